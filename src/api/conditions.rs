@@ -1,0 +1,133 @@
+//! Conditions: types, reasons, and the rule that a transition time moves only when the status does.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// Condition types. The first eight are the peer's.
+#[allow(missing_docs)]
+pub mod types {
+    pub const STARTED: &str = "Started";
+    pub const PRE_HEALTH_CHECK_DONE: &str = "PreHealthCheckDone";
+    pub const UPGRADE_COMPLETED: &str = "UpgradeCompleted";
+    pub const POST_HEALTH_CHECK_DONE: &str = "PostHealthCheckDone";
+    pub const PAUSED: &str = "Paused";
+    pub const MACHINE_CONFIG_POOLS_PAUSED: &str = "MachineConfigPoolsPaused";
+    pub const SUCCEEDED: &str = "Succeeded";
+    pub const FAILED: &str = "Failed";
+    /// The job was not started in time; the reason says why.
+    pub const EXPIRED: &str = "Expired";
+    /// The job ended and left pools paused that have something pending.
+    pub const POOLS_LEFT_PAUSED: &str = "PoolsLeftPaused";
+    /// Our desiredUpdate was taken back.
+    pub const INTENT_WITHDRAWN: &str = "IntentWithdrawn";
+    /// The workflow engine does not react.
+    pub const ENGINE_STALLED: &str = "EngineStalled";
+    /// Whether the object can be acted upon.
+    pub const VALID: &str = "Valid";
+    /// Whether the next run is suspended.
+    pub const SUSPENDED: &str = "Suspended";
+    /// Whether a next run is known.
+    pub const SCHEDULED: &str = "Scheduled";
+}
+
+/// Condition reasons. The first block is the peer's.
+#[allow(missing_docs)]
+pub mod reasons {
+    pub const FAILED: &str = "Failed";
+    pub const EXPIRED: &str = "Expired";
+    pub const UNPAUSING_POOLS_EXPIRED: &str = "UnpausingPoolsExpired";
+    pub const TIMED_OUT: &str = "TimedOut";
+    pub const PRE_HEALTH_CHECK_FAILED: &str = "PreHealthCheckFailed";
+    pub const POST_HEALTH_CHECK_FAILED: &str = "PostHealthCheckFailed";
+    pub const UPGRADE_WITHDRAWN: &str = "UpgradeWithdrawn";
+    pub const HOOK_FAILED: &str = "HookFailed";
+    pub const STARTED: &str = "Started";
+    pub const SUCCEEDED: &str = "Succeeded";
+    pub const SKIPPED: &str = "Skipped";
+    pub const COMPLETED: &str = "Completed";
+    pub const IN_PROGRESS: &str = "InProgress";
+    pub const NO_MANAGED_POOLS: &str = "NoManagedPools";
+    pub const DELAY_SET: &str = "DelaySet";
+    pub const DELAY_REACHED: &str = "DelayReached";
+    pub const PAUSED_ON_FAILURE: &str = "PausedOnFailure";
+
+    pub const UPGRADE_CONDITIONAL: &str = "UpgradeConditional";
+    pub const UPDATE_SERVICE_UNAVAILABLE: &str = "UpdateServiceUnavailable";
+    pub const UPGRADE_REJECTED: &str = "UpgradeRejected";
+    pub const UPGRADE_INVALID: &str = "UpgradeInvalid";
+    pub const DESIRED_UPDATE_CHANGED: &str = "DesiredUpdateChanged";
+    pub const WORKFLOW_STOPPED: &str = "WorkflowStopped";
+    pub const LOCK_LOST: &str = "LockLost";
+    pub const OVERRIDDEN: &str = "Overridden";
+    pub const FOREIGN_PAUSE: &str = "ForeignPause";
+    pub const UNSUPPORTED_TOPOLOGY: &str = "UnsupportedTopology";
+    pub const INVALID: &str = "Invalid";
+    pub const VALID: &str = "Valid";
+}
+
+/// `True` or `False` as conditions spell them.
+pub const fn status(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
+/// Longest condition message that the API server takes.
+const MAX_MESSAGE: usize = 32_768;
+
+/// Sets a condition. The transition time moves only when `status` changes; returns whether anything changed.
+pub fn set(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    value: bool,
+    reason: &str,
+    message: impl Into<String>,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> bool {
+    let mut message: String = message.into();
+    if message.len() > MAX_MESSAGE {
+        message = message.chars().take(MAX_MESSAGE / 4).collect();
+    }
+    let wanted = Condition {
+        type_: type_.to_owned(),
+        status: status(value).to_owned(),
+        reason: reason.to_owned(),
+        message,
+        observed_generation: generation,
+        last_transition_time: Time(whole_seconds(now)),
+    };
+    match conditions.iter_mut().find(|c| c.type_ == type_) {
+        None => {
+            conditions.push(wanted);
+            true
+        }
+        Some(old) => {
+            let keep_time = old.status == wanted.status;
+            let wanted = if keep_time {
+                Condition {
+                    last_transition_time: old.last_transition_time.clone(),
+                    ..wanted
+                }
+            } else {
+                wanted
+            };
+            let changed = *old != wanted;
+            *old = wanted;
+            changed
+        }
+    }
+}
+
+/// The condition of this type.
+pub fn get<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|c| c.type_ == type_)
+}
+
+/// Whether the condition of this type is `True`.
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    get(conditions, type_).is_some_and(|c| c.status == "True")
+}
+
+/// Kubernetes times have whole seconds on the wire; comparing anything finer would patch for ever.
+pub fn whole_seconds(t: Timestamp) -> Timestamp {
+    Timestamp::from_second(t.as_second()).unwrap_or(t)
+}

@@ -1,0 +1,69 @@
+//! Our custom resources: group `managedupgrade.appuio.io/v1beta1`, one file a kind.
+//!
+//! Kinds, fields, condition types, reasons, the lock annotation and the labels are those of
+//! appuio/openshift-upgrade-controller ("the peer"), so that its resources work unchanged; what we add is
+//! additive.
+
+pub mod cluster_version;
+pub mod conditions;
+pub mod duration;
+pub mod health_check;
+pub mod label_selector;
+pub mod names;
+pub mod upgrade_config;
+pub mod upgrade_job;
+pub mod upgrade_job_hook;
+pub mod upgrade_suspension_window;
+pub mod validation;
+
+pub use duration::GoDuration;
+pub use upgrade_config::UpgradeConfig;
+pub use upgrade_job::UpgradeJob;
+pub use upgrade_job_hook::UpgradeJobHook;
+pub use upgrade_suspension_window::UpgradeSuspensionWindow;
+
+/// API group of all our kinds.
+pub const GROUP: &str = "managedupgrade.appuio.io";
+/// The one served version.
+pub const VERSION: &str = "v1beta1";
+
+/// Annotations that we write on objects of others.
+pub mod annotations {
+    /// On the ClusterVersion: `<namespace>/<name>` of the UpgradeJob that holds the lock (the peer's).
+    /// On a MachineConfigPool: the UpgradeJob that paused it (the peer's).
+    pub const UPGRADE_JOB: &str = "managedupgrade.appuio.io/upgrade-job";
+    /// UID of that UpgradeJob: tells a re-created job from the one that took the lock or the pause.
+    pub const UPGRADE_JOB_UID: &str = "managedupgrade.appuio.io/upgrade-job-uid";
+    /// On a MachineConfigPool: why we paused it, `delay` or `failure`.
+    pub const PAUSE_REASON: &str = "managedupgrade.appuio.io/pause-reason";
+}
+
+/// Labels that we write.
+pub mod labels {
+    /// On an UpgradeJob: name of its UpgradeConfig (a label value: at most 63 characters, see [`super::names`]).
+    pub const UPGRADE_CONFIG: &str = "managedupgrade.appuio.io/upgrade-config";
+    /// On an UpgradeJob: the run instant in Unix seconds; together with the config it names one run.
+    pub const START: &str = "managedupgrade.appuio.io/start";
+    /// On an UpgradeJob: the version it upgrades to.
+    pub const TARGET_VERSION: &str = "managedupgrade.appuio.io/version";
+    /// On a workflow: name of the UpgradeJob (a label value).
+    pub const UPGRADE_JOB: &str = "managedupgrade.appuio.io/upgrade-job";
+    /// On a workflow: UID of the UpgradeJob.
+    pub const UPGRADE_JOB_UID: &str = "managedupgrade.appuio.io/upgrade-job-uid";
+    /// On a hook's Job: name of the UpgradeJobHook (the peer's).
+    pub const HOOK: &str = "upgradejobs.managedupgrade.appuio.io/upgradejobhook";
+    /// On a hook's Job: name of the UpgradeJob. The spelling is the peer's.
+    pub const HOOK_JOB: &str = "upgradejobs.managedupgrade.appuio.io/upgradejobk";
+    /// On a hook's Job: the event (the peer's).
+    pub const HOOK_EVENT: &str = "upgradejobs.managedupgrade.appuio.io/event";
+    /// On a hook's Job: what tells several runs of one event apart, such as the pool (the peer's).
+    pub const HOOK_TRACKING_KEY: &str = "upgradejobs.managedupgrade.appuio.io/tracking-key";
+}
+
+/// Finalizers that we set.
+pub mod finalizers {
+    /// On a started UpgradeJob: lock, pauses and intent are taken back before it goes.
+    pub const UPGRADE_JOB: &str = "managedupgrade.appuio.io/release";
+    /// On a hook's Job: its end is in `status.hookTracker` before it goes (the peer's).
+    pub const HOOK_JOB: &str = "upgradejobs.managedupgrade.appuio.io/hook-job-tracker";
+}

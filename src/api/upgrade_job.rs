@@ -1,0 +1,361 @@
+//! UpgradeJob: one upgrade, from pin to end.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::{GoDuration, health_check::HealthChecks, label_selector::Selector, upgrade_job_hook::HookEvent};
+
+/// One upgrade of the cluster.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "managedupgrade.appuio.io",
+    version = "v1beta1",
+    kind = "UpgradeJob",
+    plural = "upgradejobs",
+    namespaced,
+    status = "UpgradeJobStatus",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeJobSpec {
+    /// The job starts at this instant, not before.
+    pub start_after: Time,
+    /// The job is skipped (and reported as expired) if it could not start by this instant.
+    pub start_before: Time,
+    /// The version to upgrade to. Absent: no update was available; the run does hooks and pools only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired_version: Option<DesiredVersion>,
+    /// Whether the version must still be offered when the job starts. Default true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired_version_check_availability: Option<bool>,
+    /// Whether a version older than the installed one may be set. Default false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_downgrade: Option<bool>,
+    /// Configuration of the upgrade.
+    #[serde(default)]
+    pub config: JobConfig,
+}
+
+/// A release of OpenShift, as in `ClusterVersion.spec.desiredUpdate`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DesiredVersion {
+    /// Version, such as `4.18.5`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Release image by digest. Absent: looked up by the version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Refused when true: it bypasses the signature check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+    /// Refused: a change of architecture is made by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+}
+
+/// Configuration of an upgrade, the same in UpgradeConfig and UpgradeJob.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobConfig {
+    /// The job fails when it is not done this long after `startAfter`; pauses count. Go duration; default 12h.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrade_timeout: Option<GoDuration>,
+    /// Health checks before anything is touched.
+    #[serde(default)]
+    pub pre_upgrade_health_checks: HealthChecks,
+    /// Health checks after the upgrade, and before each held pool.
+    #[serde(default)]
+    pub post_upgrade_health_checks: HealthChecks,
+    /// MachineConfigPools to hold back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machine_config_pools: Vec<PoolConfig>,
+    /// Pools to pause when the job fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_machine_config_pools_on_failure: Option<PausePoolsOnFailure>,
+    /// How the workflow is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowConfig>,
+}
+
+/// MachineConfigPools selected by label, and how long they are held.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolConfig {
+    /// Which pools: a LabelSelector, or a plain label map. Absent = none, `{}` = all but the control plane's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub match_labels: Option<Selector>,
+    /// How long they are held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_upgrade: Option<DelayUpgrade>,
+}
+
+/// How long pools are held; both delays count from `startAfter`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DelayUpgrade {
+    /// Pools stay paused at least this long. Go duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_min: Option<GoDuration>,
+    /// The job fails if a pool could not be unpaused by then. Go duration; absent or 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_max: Option<GoDuration>,
+    /// Older spelling of `delayMin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_after: Option<GoDuration>,
+    /// Older spelling of `delayMax`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_before: Option<GoDuration>,
+}
+
+/// Pools to pause when the job fails; only a person lifts that pause.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PausePoolsOnFailure {
+    /// Whether to pause at all. Default false.
+    #[serde(default)]
+    pub enabled: bool,
+    /// Which pools; empty = all but the control plane's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+}
+
+/// How the workflow is made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowConfig {
+    /// Workflow engine. Default: the operator's `--engine`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineChoice>,
+    /// ConfigMap in the job's namespace with a template of your own, key `upgrade-workflow.yaml.hbs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<ConfigMapName>,
+    /// ServiceAccount of the workflow's pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_name: Option<String>,
+    /// How long a finished workflow is kept. Go duration; default: as long as the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<GoDuration>,
+}
+
+/// Reference to a ConfigMap in the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapName {
+    /// Name of the ConfigMap.
+    pub name: String,
+}
+
+/// Workflow engine, as configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum EngineChoice {
+    /// Argo Workflows, then Tekton, then embedded: the first that is there.
+    #[serde(rename = "auto")]
+    Auto,
+    /// Argo Workflows.
+    #[serde(rename = "argo")]
+    Argo,
+    /// Tekton Pipelines.
+    #[serde(rename = "tekton")]
+    Tekton,
+    /// No workflow object: the operator orders the steps by itself.
+    #[serde(rename = "embedded")]
+    Embedded,
+}
+
+/// What the operator observed and did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeJobStatus {
+    /// Generation that this status describes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Where the job is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<JobPhase>,
+    /// What is going on, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Finished steps of all steps, such as `4/11`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    /// When the job started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When its outcome was decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+    /// The workflow that shows and orders the steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowStatus>,
+    /// One entry a step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepStatus>,
+    /// `spec.desiredUpdate` of the ClusterVersion before we set it; absent if it had none or we have not set it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_desired_update: Option<DesiredVersion>,
+    /// Pools that this job holds or has left paused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paused_pools: Vec<PausedPool>,
+    /// Hooks that ran or run (the peer's).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hook_tracker: Vec<HookTracker>,
+    /// Conditions, the peer's and ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The plan of the current run, for the operator itself; see `plan::Plan`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "any_object")]
+    pub plan: Option<serde_json::Value>,
+}
+
+fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum JobPhase {
+    /// Pinned, not started.
+    Pending,
+    /// Under way.
+    Running,
+    /// All done but pools that are held.
+    Paused,
+    /// Done.
+    Succeeded,
+    /// Failed; the condition `Failed` says why.
+    Failed,
+    /// Not run; the condition `Succeeded` with reason `Skipped` says why.
+    Skipped,
+}
+
+/// The workflow of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowStatus {
+    /// `argo`, `tekton` or `embedded`.
+    pub engine: EngineChoice,
+    /// API version of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Kind of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Name of the object.
+    pub name: String,
+    /// UID of the object; absent until it was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// Phase as the engine calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// Where to look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// One step, mirrored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StepStatus {
+    /// Name, the same as in the workflow.
+    pub name: String,
+    /// What the step does, such as `AwaitControlPlane` or `Hook`.
+    pub kind: String,
+    /// Where the step is.
+    pub phase: StepPhase,
+    /// What it does or did, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+}
+
+/// Where a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum StepPhase {
+    /// Not reached yet.
+    Pending,
+    /// Under way.
+    Running,
+    /// Done.
+    Succeeded,
+    /// Failed.
+    Failed,
+    /// Not needed, or no longer possible.
+    Skipped,
+    /// Ended by a person in the engine.
+    Overridden,
+}
+
+impl StepPhase {
+    /// Whether the step has ended.
+    pub fn is_finished(self) -> bool {
+        match self {
+            Self::Pending | Self::Running => false,
+            Self::Succeeded | Self::Failed | Self::Skipped | Self::Overridden => true,
+        }
+    }
+}
+
+/// A pool that a job paused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PausedPool {
+    /// Name of the MachineConfigPool.
+    pub name: String,
+    /// `delay` or `failure`.
+    pub reason: PauseReason,
+    /// When it was paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+}
+
+/// Why we paused a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PauseReason {
+    /// `delayUpgrade`.
+    #[serde(rename = "delay")]
+    Delay,
+    /// `pauseMachineConfigPoolsOnFailure`.
+    #[serde(rename = "failure")]
+    Failure,
+}
+
+/// A hook that ran or runs (the peer's shape).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HookTracker {
+    /// Event of the hook.
+    pub hook_event: HookEvent,
+    /// What tells several runs of one event apart: the pool of MachineConfigPoolUnpause.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tracking_key: String,
+    /// Name of the UpgradeJobHook.
+    #[serde(rename = "upgradeJobHook")]
+    pub upgrade_job_hook: String,
+    /// Where it is.
+    pub status: HookState,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// State of a tracked hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum HookState {
+    /// Its Job runs.
+    Active,
+    /// Its Job completed.
+    Complete,
+    /// Its Job failed.
+    Failed,
+}

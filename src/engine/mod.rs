@@ -1,0 +1,158 @@
+//! Workflow engines: they order and show the steps; the operator executes them.
+//!
+//! An engine is three pure functions. Reading and writing the objects is shared, in `controller/`.
+
+pub mod argo;
+
+use jiff::Timestamp;
+use kube::api::{ApiResource, DynamicObject};
+use serde_json::Value;
+
+use crate::{
+    api::upgrade_job::{EngineChoice, UpgradeJob, WorkflowConfig},
+    plan::Plan,
+};
+
+/// What a workflow is rendered from, besides the plan.
+#[derive(Clone, Debug)]
+pub struct RunContext<'a> {
+    /// The job; name, namespace and UID are those of the real object.
+    pub job: &'a UpgradeJob,
+    /// Name of the workflow, never used before: `<job>-run-<n>` or `<job>-create-<n>`.
+    pub name: String,
+    /// `config.workflow` of the job.
+    pub config: WorkflowConfig,
+    /// The user's own template instead of the built-in one.
+    pub template: Option<String>,
+    /// ServiceAccount for the workflow's pods, unless `config` names one.
+    pub default_service_account: Option<String>,
+    /// Seconds after which the engine may end the workflow by itself: beyond all deadlines of the operator.
+    pub active_deadline_seconds: i64,
+}
+
+/// What an engine shows of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Phase as the engine calls it; empty before it picked the workflow up.
+    pub phase: String,
+    /// Whether the engine has picked the workflow up.
+    pub picked_up: bool,
+    /// Whether it has ended.
+    pub finished: bool,
+    /// The engine's message for the whole workflow.
+    pub message: Option<String>,
+    /// A person asked to stop it.
+    pub stop: Option<StopRequest>,
+    /// A person paused it: no new writes of ours.
+    pub suspended: bool,
+    /// Steps that were reached, by name of the plan's step.
+    pub nodes: Vec<Node>,
+    /// Something that this operator cannot handle, such as a compressed node status.
+    pub unsupported: Option<String>,
+}
+
+/// How a person asked a workflow to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopRequest {
+    /// The exit part still runs.
+    Stop,
+    /// Nothing runs any more.
+    Terminate,
+}
+
+/// A step that the engine has reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Name of the plan's step.
+    pub step: String,
+    /// Where it is.
+    pub phase: NodePhase,
+    /// Its message.
+    pub message: Option<String>,
+    /// When it began.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// Who ended it, if somebody else did and the engine says so.
+    pub ended_by: Option<String>,
+}
+
+/// Where a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodePhase {
+    /// Waits for us (built-in step), or runs (pod).
+    Running,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+    /// Not run: its condition was false, or what it waits for failed.
+    Skipped,
+}
+
+/// What to tell the engine of a built-in step that waits for us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Live text.
+    Message(String),
+    /// End it well.
+    Succeeded(String),
+    /// End it badly.
+    Failed(String),
+}
+
+/// A workflow engine: pure functions on its objects.
+pub trait Engine: Send + Sync {
+    /// Which engine this is; never `Auto`.
+    fn kind(&self) -> EngineChoice;
+
+    /// The kind of its workflow objects.
+    fn resource(&self) -> ApiResource;
+
+    /// The workflow object of a plan. It contains every step of the plan, is owned by the job, and carries the labels
+    /// [`crate::api::labels::UPGRADE_JOB`] and [`crate::api::labels::UPGRADE_JOB_UID`].
+    fn render(&self, plan: &Plan, context: &RunContext<'_>) -> Result<DynamicObject, RenderError>;
+
+    /// What the object shows.
+    fn observe(&self, object: &DynamicObject, plan: &Plan) -> Run;
+
+    /// One merge patch for all reports on an object, guarded by its resourceVersion; `None` if there is nothing to say
+    /// (the node has ended, or the text is already there).
+    fn report(
+        &self,
+        object: &DynamicObject,
+        plan: &Plan,
+        reports: &[(String, Report)],
+        now: Timestamp,
+    ) -> Option<Value>;
+
+    /// A merge patch that stops the workflow without running its exit part, guarded by its resourceVersion.
+    fn stop(&self, object: &DynamicObject) -> Value;
+}
+
+/// A workflow that cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// The template is wrong.
+    #[error("cannot render the workflow template: {0}")]
+    Template(String),
+    /// What came out is not a workflow.
+    #[error("the rendered workflow template is not a valid workflow: {0}")]
+    Output(String),
+    /// A step of the plan is missing in what came out.
+    #[error("the workflow template leaves out step {step}: every step of the plan must be in it")]
+    StepMissing {
+        /// Name of the step.
+        step: String,
+    },
+    /// The engine has no way to run this hook.
+    #[error("hook {hook} cannot run on {engine}: {problem}")]
+    HookNotRunnable {
+        /// Name of the hook.
+        hook: String,
+        /// Name of the engine.
+        engine: &'static str,
+        /// What is missing.
+        problem: String,
+    },
+}

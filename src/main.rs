@@ -1,0 +1,3 @@
+//! `upgrade-operator`: arguments and dispatch only.
+
+fn main() {}

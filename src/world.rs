@@ -1,0 +1,55 @@
+//! What every decision is made from: a snapshot of the cluster, without client or clock.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::{ResourceExt, api::DynamicObject};
+
+use crate::{
+    api::{UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow},
+    openshift::{
+        cluster_operator::ClusterOperator, cluster_version::ClusterVersion,
+        machine_config_pool::MachineConfigPool, node::NodeView,
+    },
+};
+
+/// A snapshot of everything that decisions rest on. Lists are sorted by name.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// The cluster's ClusterVersion; `None` where it is not there (or not known yet).
+    pub cluster_version: Option<ClusterVersion>,
+    /// ClusterOperators.
+    pub operators: Vec<ClusterOperator>,
+    /// MachineConfigPools.
+    pub pools: Vec<MachineConfigPool>,
+    /// Rendered MachineConfigs: name → release version they were rendered for.
+    pub rendered: BTreeMap<String, String>,
+    /// Nodes.
+    pub nodes: Vec<NodeView>,
+    /// UpgradeConfigs of our namespace.
+    pub configs: Vec<UpgradeConfig>,
+    /// UpgradeJobs of our namespace.
+    pub jobs: Vec<UpgradeJob>,
+    /// UpgradeJobHooks of our namespace.
+    pub hooks: Vec<UpgradeJobHook>,
+    /// UpgradeSuspensionWindows of our namespace.
+    pub windows: Vec<UpgradeSuspensionWindow>,
+    /// Jobs of hooks, of our namespace.
+    pub hook_jobs: Vec<Job>,
+    /// The workflow of the job that is being decided, if it exists.
+    pub workflow: Option<DynamicObject>,
+    /// `status.controlPlaneTopology` of the Infrastructure.
+    pub control_plane_topology: Option<String>,
+}
+
+impl World {
+    /// The job of this name.
+    pub fn job(&self, name: &str) -> Option<&UpgradeJob> {
+        self.jobs.iter().find(|j| j.name_any() == name)
+    }
+
+    /// The pool of this name.
+    pub fn pool(&self, name: &str) -> Option<&MachineConfigPool> {
+        self.pools.iter().find(|p| p.name_any() == name)
+    }
+}
