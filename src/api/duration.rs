@@ -47,6 +47,11 @@ impl GoDuration {
         })
     }
 
+    /// The duration, or `default` where there is none or the text is bad (which [`crate::api::validation`] reports).
+    pub fn or_default(duration: Option<&Self>, default: SignedDuration) -> SignedDuration {
+        duration.map_or(default, |d| d.get_or(default))
+    }
+
     /// The duration, or `default` where the text is bad. Only for values that [`crate::api::validation`] has passed.
     pub fn get_or(&self, default: SignedDuration) -> SignedDuration {
         self.get().unwrap_or(default)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,68 @@ pub struct HealthChecks {
     /// Severity per check, where the default does not suit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<CheckSeverities>,
+}
+
+/// Default of `timeout`: 1 hour, the peer's.
+pub const DEFAULT_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
+
+/// What each check's finding does; `None` = the check is off.
+impl HealthChecks {
+    /// How long to wait for all checks to be healthy. Default 1h.
+    pub fn timeout(&self) -> SignedDuration {
+        GoDuration::or_default(self.timeout.as_ref(), DEFAULT_TIMEOUT)
+    }
+
+    /// Whether ClusterOperators are checked: `checkDegradedOperators` if set, else not `skipDegradedOperatorsCheck`.
+    pub fn checks_operators(&self) -> bool {
+        self.check_degraded_operators
+            .unwrap_or(!self.skip_degraded_operators_check.unwrap_or(false))
+    }
+
+    /// ClusterOperators. Default Block.
+    pub fn operators(&self) -> Option<Severity> {
+        self.checks_operators()
+            .then(|| self.severities().operators.unwrap_or(Severity::Block))
+    }
+
+    /// ClusterVersion `Failing`. Default Block; cannot be off.
+    pub fn cluster_version(&self) -> Severity {
+        self.severities().cluster_version.unwrap_or(Severity::Block)
+    }
+
+    /// Critical alerts. `checkCriticalAlerts: true` = Block, `false` = off, unset = Warn; `severity.criticalAlerts`
+    /// overrides Block and Warn.
+    pub fn critical_alerts(&self) -> Option<Severity> {
+        let default = match self.check_critical_alerts {
+            Some(true) => Severity::Block,
+            Some(false) => return None,
+            None => Severity::Warn,
+        };
+        Some(self.severities().critical_alerts.unwrap_or(default))
+    }
+
+    /// MachineConfigPools. Default Block.
+    pub fn machine_config_pools(&self) -> Option<Severity> {
+        self.check_machine_config_pools
+            .unwrap_or(true)
+            .then(|| self.severities().machine_config_pools.unwrap_or(Severity::Block))
+    }
+
+    /// Nodes that are NotReady or cordoned. Default Warn; cannot be off.
+    pub fn nodes(&self) -> Severity {
+        self.severities().nodes.unwrap_or(Severity::Warn)
+    }
+
+    fn severities(&self) -> CheckSeverities {
+        self.severity.clone().unwrap_or_default()
+    }
+}
+
+impl CustomQuery {
+    /// What a non-empty result does. Default Block.
+    pub fn severity(&self) -> Severity {
+        self.severity.unwrap_or(Severity::Block)
+    }
 }
 
 /// A PromQL query that is healthy when its result is empty.

@@ -8,6 +8,7 @@ pub mod cluster_version;
 pub mod conditions;
 pub mod duration;
 pub mod health_check;
+pub mod job_config;
 pub mod label_selector;
 pub mod names;
 pub mod upgrade_config;

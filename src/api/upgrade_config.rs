@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -41,6 +42,58 @@ pub struct UpgradeConfigSpec {
     pub failed_jobs_history_limit: Option<i32>,
     /// Template of the UpgradeJobs.
     pub job_template: JobTemplate,
+}
+
+/// Default of `maxUpgradeStartDelay` and `maxSchedulingDelay`: 1 hour, the peer's.
+pub const DEFAULT_MAX_DELAY: SignedDuration = SignedDuration::from_hours(1);
+/// Default of `successfulJobsHistoryLimit`, the peer's.
+pub const DEFAULT_SUCCESSFUL_JOBS: usize = 4;
+
+impl UpgradeConfigSpec {
+    /// How long before a run the version is pinned. Default 0: at the run.
+    pub fn pin_version_window(&self) -> SignedDuration {
+        GoDuration::or_default(self.pin_version_window.as_ref(), SignedDuration::ZERO)
+    }
+
+    /// How late after its run instant a job may still start. Default 1h.
+    pub fn max_upgrade_start_delay(&self) -> SignedDuration {
+        GoDuration::or_default(self.max_upgrade_start_delay.as_ref(), DEFAULT_MAX_DELAY)
+    }
+
+    /// How late after its pin instant a job may still be created. Default 1h.
+    pub fn max_scheduling_delay(&self) -> SignedDuration {
+        GoDuration::or_default(self.max_scheduling_delay.as_ref(), DEFAULT_MAX_DELAY)
+    }
+
+    /// How many succeeded (or skipped) jobs to keep; `None` = all. Default 4.
+    pub fn successful_jobs_history_limit(&self) -> Option<usize> {
+        self.successful_jobs_history_limit
+            .map_or(Some(DEFAULT_SUCCESSFUL_JOBS), limit)
+    }
+
+    /// How many failed jobs to keep; `None` = all, the default.
+    pub fn failed_jobs_history_limit(&self) -> Option<usize> {
+        self.failed_jobs_history_limit.and_then(limit)
+    }
+}
+
+/// A history limit; 0 or less = none.
+fn limit(configured: i32) -> Option<usize> {
+    usize::try_from(configured).ok().filter(|n| *n > 0)
+}
+
+impl Schedule {
+    /// The zone as configured; `None` where it is absent, empty or `Local`: the operator's default then.
+    pub fn location(&self) -> Option<&str> {
+        self.location
+            .as_deref()
+            .filter(|l| !l.is_empty() && *l != "Local")
+    }
+
+    /// The ISO week as configured; `None` where it is absent or empty: every week.
+    pub fn iso_week(&self) -> Option<&str> {
+        self.iso_week.as_deref().filter(|w| !w.is_empty())
+    }
 }
 
 /// When runs happen.

@@ -1,11 +1,16 @@
 //! UpgradeJob: one upgrade, from pin to end.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{GoDuration, health_check::HealthChecks, label_selector::Selector, upgrade_job_hook::HookEvent};
+use super::upgrade_job_hook::HookEvent;
+
+pub use super::job_config::{
+    ConfigMapName, DelayUpgrade, EngineChoice, JobConfig, PausePoolsOnFailure, PoolConfig, WorkflowConfig,
+};
 
 /// One upgrade of the cluster.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -38,6 +43,28 @@ pub struct UpgradeJobSpec {
     pub config: JobConfig,
 }
 
+impl UpgradeJobSpec {
+    /// Whether the version must still be offered when the job starts. Default true.
+    pub fn check_availability(&self) -> bool {
+        self.desired_version_check_availability.unwrap_or(true)
+    }
+
+    /// Whether a version older than the installed one may be set. Default false.
+    pub fn allow_downgrade(&self) -> bool {
+        self.allow_downgrade.unwrap_or(false)
+    }
+
+    /// The instant at which the job fails if it is not done: `startAfter` + `upgradeTimeout`, pauses included.
+    pub fn upgrade_deadline(&self) -> Timestamp {
+        self.after_start(self.config.upgrade_timeout())
+    }
+
+    /// The instant `delay` after `startAfter`, which all delays and the timeout count from.
+    pub fn after_start(&self, delay: SignedDuration) -> Timestamp {
+        self.start_after.0.checked_add(delay).unwrap_or(Timestamp::MAX)
+    }
+}
+
 /// A release of OpenShift, as in `ClusterVersion.spec.desiredUpdate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -54,115 +81,6 @@ pub struct DesiredVersion {
     /// Refused: a change of architecture is made by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
-}
-
-/// Configuration of an upgrade, the same in UpgradeConfig and UpgradeJob.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct JobConfig {
-    /// The job fails when it is not done this long after `startAfter`; pauses count. Go duration; default 12h.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub upgrade_timeout: Option<GoDuration>,
-    /// Health checks before anything is touched.
-    #[serde(default)]
-    pub pre_upgrade_health_checks: HealthChecks,
-    /// Health checks after the upgrade, and before each held pool.
-    #[serde(default)]
-    pub post_upgrade_health_checks: HealthChecks,
-    /// MachineConfigPools to hold back.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub machine_config_pools: Vec<PoolConfig>,
-    /// Pools to pause when the job fails.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pause_machine_config_pools_on_failure: Option<PausePoolsOnFailure>,
-    /// How the workflow is made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workflow: Option<WorkflowConfig>,
-}
-
-/// MachineConfigPools selected by label, and how long they are held.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PoolConfig {
-    /// Which pools: a LabelSelector, or a plain label map. Absent = none, `{}` = all but the control plane's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub match_labels: Option<Selector>,
-    /// How long they are held.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay_upgrade: Option<DelayUpgrade>,
-}
-
-/// How long pools are held; both delays count from `startAfter`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DelayUpgrade {
-    /// Pools stay paused at least this long. Go duration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay_min: Option<GoDuration>,
-    /// The job fails if a pool could not be unpaused by then. Go duration; absent or 0 = no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay_max: Option<GoDuration>,
-    /// Older spelling of `delayMin`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_after: Option<GoDuration>,
-    /// Older spelling of `delayMax`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_before: Option<GoDuration>,
-}
-
-/// Pools to pause when the job fails; only a person lifts that pause.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PausePoolsOnFailure {
-    /// Whether to pause at all. Default false.
-    #[serde(default)]
-    pub enabled: bool,
-    /// Which pools; empty = all but the control plane's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub selector: Option<LabelSelector>,
-}
-
-/// How the workflow is made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkflowConfig {
-    /// Workflow engine. Default: the operator's `--engine`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine: Option<EngineChoice>,
-    /// ConfigMap in the job's namespace with a template of your own, key `upgrade-workflow.yaml.hbs`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template: Option<ConfigMapName>,
-    /// ServiceAccount of the workflow's pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub service_account_name: Option<String>,
-    /// How long a finished workflow is kept. Go duration; default: as long as the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ttl: Option<GoDuration>,
-}
-
-/// Reference to a ConfigMap in the same namespace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ConfigMapName {
-    /// Name of the ConfigMap.
-    pub name: String,
-}
-
-/// Workflow engine, as configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum EngineChoice {
-    /// Argo Workflows, then Tekton, then embedded: the first that is there.
-    #[serde(rename = "auto")]
-    Auto,
-    /// Argo Workflows.
-    #[serde(rename = "argo")]
-    Argo,
-    /// Tekton Pipelines.
-    #[serde(rename = "tekton")]
-    Tekton,
-    /// No workflow object: the operator orders the steps by itself.
-    #[serde(rename = "embedded")]
-    Embedded,
 }
 
 /// What the operator observed and did.

@@ -49,6 +49,27 @@ pub struct UpgradeJobHookSpec {
     pub task_ref: Option<TaskRef>,
 }
 
+impl UpgradeJobHookSpec {
+    /// Whether the hook is for the next job only. Default All.
+    pub fn run(&self) -> RunPolicy {
+        self.run.unwrap_or(RunPolicy::All)
+    }
+
+    /// What a failure does. Default Ignore.
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.failure_policy.unwrap_or(FailurePolicy::Ignore)
+    }
+
+    /// What a failure at this event does: Success, Failure and Finish never change the outcome.
+    pub fn failure_policy_at(&self, event: HookEvent) -> FailurePolicy {
+        if event.influences_outcome() {
+            self.failure_policy()
+        } else {
+            FailurePolicy::Ignore
+        }
+    }
+}
+
 /// Events of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum HookEvent {
@@ -184,5 +205,21 @@ impl UpgradeJobHook {
     /// Whether the hook is for a job with these labels.
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         super::label_selector::label_selector_matches(&self.spec.selector, labels)
+    }
+
+    /// The job that claimed this hook; the peer writes an empty reference where nobody did.
+    pub fn claimed_by(&self) -> Option<&ClaimReference> {
+        self.status
+            .as_ref()
+            .and_then(|s| s.claimed_by.as_ref())
+            .filter(|c| !c.name.is_empty() || !c.uid.is_empty())
+    }
+
+    /// Whether the hook runs for the job with this UID: always with `run: All`, else while nobody else has claimed it.
+    pub fn is_open_to(&self, job_uid: &str) -> bool {
+        match self.spec.run() {
+            RunPolicy::All => true,
+            RunPolicy::Next => self.claimed_by().is_none_or(|c| c.uid == job_uid),
+        }
     }
 }
