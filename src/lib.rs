@@ -4,6 +4,7 @@
 //! and actions out. Only `controller` and the commands in `cli` talk to an API server.
 
 pub mod api;
+pub mod cli;
 pub mod engine;
 pub mod openshift;
 pub mod plan;

@@ -14,14 +14,32 @@ use serde::{Deserialize, Serialize};
     plural = "clusterversions",
     namespaced,
     status = "ClusterVersionStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    doc = "The spec of the cluster's ClusterVersion, with changes at given times. Only the object named `version` counts.",
+    shortname = "mcv",
+    category = "managedupgrade",
+    printcolumn(name = "Channel", type_ = "string", json_path = ".status.current.channel"),
+    printcolumn(name = "Overlay", type_ = "string", json_path = ".status.overlayApplied"),
+    printcolumn(
+        name = "Valid",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Valid\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Problem",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Valid\")].message",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterVersionSpec {
     /// The base.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub template: Template,
-    /// Changes; the newest whose `from` has come is laid over the base. Overlays do not accumulate.
+    /// Changes; the newest whose `from` has come is laid over the base. Overlays do not accumulate, and cannot
+    /// remove a field of the base.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlays: Vec<Overlay>,
 }
@@ -34,9 +52,9 @@ fn upstream_spec(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "properties": {
-            "clusterID": {"type": "string"},
-            "channel": {"type": "string"},
-            "upstream": {"type": "string"}
+            "clusterID": {"type": "string", "description": "Identity of the cluster, a UUID."},
+            "channel": {"type": "string", "description": "Update channel, such as stable-4.18."},
+            "upstream": {"type": "string", "description": "Update service. Default: Red Hat's."}
         }
     })
 }
@@ -45,7 +63,7 @@ fn upstream_spec(_: &mut SchemaGenerator) -> Schema {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Template {
     /// Spec of the ClusterVersion; `desiredUpdate` is ignored.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     #[schemars(schema_with = "upstream_spec")]
     pub spec: UpstreamSpec,
 }
@@ -78,6 +96,7 @@ pub struct ClusterVersionStatus {
     pub overlay_applied: Option<Time>,
     /// Condition `Valid`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
@@ -87,6 +106,6 @@ pub struct OverlayPreview {
     /// From when on it applies.
     pub from: Time,
     /// The result.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub preview: Template,
 }

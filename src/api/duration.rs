@@ -1,6 +1,6 @@
 //! Go durations (`1h30m`, `90s`, `1.5h`), the way Kubernetes writes them.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// A duration as written in a resource. The text is kept as written; it is read by [`GoDuration::get`].
 ///
-/// Deserialising never fails on a bad text: the object stays readable and [`crate::api::validation`] says what is wrong.
+/// Deserialising never fails on a bad text: the object stays readable and [`crate::api::validation`] says what is
+/// wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GoDuration(pub String);
@@ -23,8 +24,11 @@ pub struct BadDuration {
     pub problem: &'static str,
 }
 
-/// What the API server accepts: a sequence of decimal numbers with units, or a plain `0`; no sign.
-pub const PATTERN: &str = r"^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))*)$";
+/// What the API server accepts: a sequence of decimal numbers with units, or a plain `0`; not negative.
+pub const PATTERN: &str = r"^\+?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$";
+
+/// Longest text that the API server accepts; it bounds the cost of the rule.
+const MAX_LENGTH: u32 = 64;
 
 impl JsonSchema for GoDuration {
     fn schema_name() -> Cow<'static, str> {
@@ -34,17 +38,44 @@ impl JsonSchema for GoDuration {
         true
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": PATTERN, "maxLength": 64})
+        // The pattern is for tools that know no CEL; only the rule can say in words what is expected.
+        json_schema!({
+            "type": "string",
+            "maxLength": MAX_LENGTH,
+            "pattern": PATTERN,
+            "x-kubernetes-validations": [{
+                "rule": format!("self.matches('{PATTERN}')").replace('\\', r"\\"),
+                "message": "must be a duration such as 90s, 30m or 1h30m (units ns, us, ms, s, m and h; no days, not negative)"
+            }]
+        })
+    }
+}
+
+impl From<SignedDuration> for GoDuration {
+    fn from(duration: SignedDuration) -> Self {
+        Self(format(duration))
+    }
+}
+
+impl fmt::Display for GoDuration {
+    /// As written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
 impl GoDuration {
-    /// The duration.
+    /// The duration, exact to the nanosecond; a finer fraction is cut off, as Go does.
     pub fn get(&self) -> Result<SignedDuration, BadDuration> {
         parse(&self.0).map_err(|problem| BadDuration {
             text: self.0.clone(),
             problem,
         })
+    }
+
+    /// The duration where it is more than zero; `None` where it is zero or the text is bad.
+    pub fn positive(&self) -> Option<SignedDuration> {
+        self.get().ok().filter(SignedDuration::is_positive)
     }
 
     /// The duration, or `default` where there is none or the text is bad (which [`crate::api::validation`] reports).
@@ -58,105 +89,200 @@ impl GoDuration {
     }
 }
 
-/// Longest duration we accept (Go's int64 nanoseconds hold about 292 years).
-const MAX_SECONDS: f64 = 9_223_372_036.0;
+/// Nanoseconds of each unit. Go knows two spellings of µ.
+const UNITS: [(&str, u128); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// Digits of a fraction that are read: more than any unit has decimal places.
+const MAX_FRACTION: usize = 18;
+
+const TOO_LONG: &str = "longer than 292 years";
 
 fn parse(text: &str) -> Result<SignedDuration, &'static str> {
-    if text == "0" {
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
         return Ok(SignedDuration::ZERO);
     }
-    if text.starts_with('-') {
-        return Err("negative");
-    }
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest.is_empty() {
         return Err("empty");
     }
-    let mut total = SignedDuration::ZERO;
+    if rest.starts_with('-') {
+        return Err("negative");
+    }
+    let mut total: u128 = 0;
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-            .ok_or("a number without a unit")?;
+        let digits = rest.find(|c| !is_numeric(c)).ok_or("a number without a unit")?;
         let (number, tail) = rest.split_at(digits);
-        let unit_len = tail
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(tail.len());
-        let (unit, next) = tail.split_at(unit_len);
-        let scale = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" | "μs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err("unknown unit (ns, us, ms, s, m and h exist)"),
-        };
-        let seconds = number.parse::<f64>().map_err(|_| "not a number")? * scale;
-        if !(0.0..=MAX_SECONDS).contains(&seconds) {
-            return Err("too long");
-        }
-        let part = SignedDuration::try_from_secs_f64(seconds).map_err(|_| "too long")?;
-        total = total.checked_add(part).ok_or("too long")?;
+        let (unit, next) = tail.split_at(tail.find(is_numeric).unwrap_or(tail.len()));
+        let (_, scale) = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or("unknown unit (ns, us, ms, s, m and h exist)")?;
+        total = total.checked_add(nanoseconds(number, *scale)?).ok_or(TOO_LONG)?;
         rest = next;
     }
-    Ok(total)
+    i64::try_from(total)
+        .map(SignedDuration::from_nanos)
+        .map_err(|_| TOO_LONG)
 }
 
-/// Writes a duration as Go does, without zero parts: `1h30m`, `45s`, `1.5s`, `0s`.
+fn is_numeric(c: char) -> bool {
+    c.is_ascii_digit() || c == '.'
+}
+
+/// `number` units of `scale` nanoseconds, cut off below one.
+fn nanoseconds(number: &str, scale: u128) -> Result<u128, &'static str> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+        return Err("not a number");
+    }
+    let fraction: String = fraction.chars().take(MAX_FRACTION).collect();
+    let places = u32::try_from(fraction.len()).map_err(|_| TOO_LONG)?;
+    let read = |digits: &str| match digits {
+        "" => Ok(0),
+        digits => digits.parse::<u128>().map_err(|_| TOO_LONG),
+    };
+    let whole = read(whole)?.checked_mul(scale).ok_or(TOO_LONG)?;
+    whole
+        .checked_add(read(&fraction)? * scale / 10_u128.pow(places))
+        .ok_or(TOO_LONG)
+}
+
+/// Writes a duration as Go does, but without zero parts: `1h30m`, `45s`, `1.5s`, `0s`. Exact; parses back to itself
+/// where it is not negative.
 pub fn format(d: SignedDuration) -> String {
-    let negative = d.is_negative();
+    let sign = if d.is_negative() { "-" } else { "" };
     let d = d.unsigned_abs();
-    let (h, m, s) = (d.as_secs() / 3600, d.as_secs() / 60 % 60, d.as_secs() % 60);
-    let mut out = String::new();
-    if negative {
-        out.push('-');
-    }
-    if h > 0 {
-        out.push_str(&format!("{h}h"));
-    }
-    if m > 0 {
-        out.push_str(&format!("{m}m"));
-    }
-    let millis = d.subsec_millis();
-    if millis > 0 {
-        out.push_str(format!("{s}.{millis:03}").trim_end_matches('0'));
-        out.push('s');
-    } else if s > 0 || (h == 0 && m == 0) {
-        out.push_str(&format!("{s}s"));
-    }
-    out
+    let part = |n: u64, unit: &str| {
+        if n > 0 {
+            format!("{n}{unit}")
+        } else {
+            String::new()
+        }
+    };
+    let (hours, minutes, seconds) = (d.as_secs() / 3600, d.as_secs() / 60 % 60, d.as_secs() % 60);
+    let seconds = if d.subsec_nanos() > 0 {
+        let exact = format!("{seconds}.{:09}", d.subsec_nanos());
+        format!("{}s", exact.trim_end_matches('0'))
+    } else if d.is_zero() {
+        "0s".to_owned()
+    } else {
+        part(seconds, "s")
+    };
+    format!("{sign}{}{}{seconds}", part(hours, "h"), part(minutes, "m"))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
     use super::*;
 
-    #[test]
-    fn reads_and_writes() {
-        for (text, seconds, printed) in [
-            ("1h30m", 5400, "1h30m"),
-            ("90s", 90, "1m30s"),
-            ("1.5h", 5400, "1h30m"),
-            ("0", 0, "0s"),
-            ("12h", 43200, "12h"),
-        ] {
-            let d = GoDuration(text.into()).get().unwrap();
-            assert_eq!(d, SignedDuration::from_secs(seconds));
-            assert_eq!(format(d), printed);
+    fn nanos(text: &str) -> Result<i128, BadDuration> {
+        GoDuration(text.to_owned()).get().map(|d| d.as_nanos())
+    }
+
+    #[rstest]
+    #[case("1h30m", 5_400_000_000_000, "1h30m")]
+    #[case("90s", 90_000_000_000, "1m30s")]
+    #[case("1.5h", 5_400_000_000_000, "1h30m")]
+    #[case("12h0m0s", 43_200_000_000_000, "12h")]
+    #[case("0", 0, "0s")]
+    #[case("+0", 0, "0s")]
+    #[case("0s", 0, "0s")]
+    #[case("0h0m0s", 0, "0s")]
+    #[case("+5s", 5_000_000_000, "5s")]
+    #[case(".5s", 500_000_000, "0.5s")]
+    #[case("1.s", 1_000_000_000, "1s")]
+    #[case("100ms", 100_000_000, "0.1s")]
+    #[case("3us", 3_000, "0.000003s")]
+    #[case("3µs", 3_000, "0.000003s")]
+    #[case("3μs", 3_000, "0.000003s")]
+    #[case("1.9ns", 1, "0.000000001s")]
+    // Go's own test of the precision of fractions.
+    #[case("0.3333333333333333333h", 1_200_000_000_000 - 1, "19m59.999999999s")]
+    #[case("52763797000ns", 52_763_797_000, "52.763797s")]
+    #[case("2562047h47m16.854775807s", i128::from(i64::MAX), "2562047h47m16.854775807s")]
+    fn a_duration_is_read_exactly_and_printed(
+        #[case] text: &str,
+        #[case] expected: i128,
+        #[case] printed: &str,
+    ) {
+        assert_eq!(nanos(text), Ok(expected));
+        assert_eq!(format(GoDuration(text.to_owned()).get().unwrap()), printed);
+        assert_eq!(GoDuration(text.to_owned()).to_string(), text, "kept as written");
+    }
+
+    #[rstest]
+    #[case("", "empty")]
+    #[case("+", "empty")]
+    #[case("-1h", "negative")]
+    #[case("-0", "negative")]
+    #[case("1", "a number without a unit")]
+    #[case("1h30", "a number without a unit")]
+    #[case("1h-5m", "unknown unit (ns, us, ms, s, m and h exist)")]
+    #[case("1d", "unknown unit (ns, us, ms, s, m and h exist)")]
+    #[case("1 h", "unknown unit (ns, us, ms, s, m and h exist)")]
+    #[case("1h 5m", "unknown unit (ns, us, ms, s, m and h exist)")]
+    #[case("1H", "unknown unit (ns, us, ms, s, m and h exist)")]
+    #[case("h", "not a number")]
+    #[case(".s", "not a number")]
+    #[case("1..2s", "not a number")]
+    #[case("1.2.3s", "not a number")]
+    #[case("9999999999999h", TOO_LONG)]
+    #[case("2562047h47m16.854775808s", TOO_LONG)]
+    #[case("99999999999999999999999999999999999999999999999h", TOO_LONG)]
+    fn a_text_that_is_no_duration_is_refused_with_the_cause(#[case] text: &str, #[case] problem: &str) {
+        let error = nanos(text).unwrap_err();
+        assert_eq!(error.problem, problem);
+        assert!(error.to_string().contains("write for example 90s"));
+    }
+
+    /// One part of a duration: whole number, digits of the fraction, index of the unit.
+    fn part() -> impl Strategy<Value = (u32, String, usize)> {
+        (0..1_000_u32, "[0-9]{0,12}", 0..UNITS.len())
+    }
+
+    proptest! {
+        #[test]
+        fn a_duration_is_the_sum_of_its_parts(parts in proptest::collection::vec(part(), 1..6)) {
+            let mut text = String::new();
+            let mut expected = 0_u128;
+            for (whole, fraction, unit) in &parts {
+                let (name, scale) = UNITS[*unit];
+                text.push_str(&format!("{whole}.{fraction}{name}"));
+                // The reference counts digit by digit, without the arithmetic of the parser.
+                expected += u128::from(*whole) * scale;
+                let mut pico_scale = scale * 1_000_000_000_000;
+                let mut pico = 0;
+                for digit in fraction.chars() {
+                    pico_scale /= 10;
+                    pico += u128::from(digit.to_digit(10).unwrap()) * pico_scale;
+                }
+                expected += pico / 1_000_000_000_000;
+            }
+            prop_assert_eq!(nanos(&text), Ok(i128::try_from(expected).unwrap()));
         }
-        for bad in [
-            "",
-            "1",
-            "-1h",
-            "1h-5m",
-            "h",
-            "1d",
-            "1 h",
-            "1..2s",
-            "9999999999999h",
-            "1h30",
-        ] {
-            assert!(GoDuration(bad.into()).get().is_err(), "{bad}");
+
+        #[test]
+        fn what_is_printed_reads_as_the_same_duration(n in 0..=i64::MAX) {
+            let d = SignedDuration::from_nanos(n);
+            prop_assert_eq!(GoDuration::from(d).get(), Ok(d));
+        }
+
+        #[test]
+        fn the_schema_accepts_exactly_what_can_be_read(text in "[+-]?([0-9.]{0,4}(ns|us|µs|μs|ms|s|m|h|d| |)){0,4}") {
+            let accepted = regex::Regex::new(PATTERN).unwrap().is_match(&text);
+            prop_assert_eq!(accepted, nanos(&text).is_ok(), "{}", text);
         }
     }
 }

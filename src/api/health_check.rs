@@ -22,19 +22,21 @@ pub enum Severity {
 #[serde(rename_all = "camelCase")]
 pub struct HealthChecks {
     /// How long to wait for all checks to be healthy. Go duration; default 1h.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "1h"))]
     pub timeout: Option<GoDuration>,
     /// Whether a ClusterOperator that is not Available, or is Degraded, blocks. Default true.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check_degraded_operators: Option<bool>,
     /// The peer's spelling of `checkDegradedOperators: false`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_degraded_operators_check: Option<bool>,
-    /// Whether a firing critical alert blocks (true), is ignored (false), or is shown only (unset).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Whether a firing alert of severity critical blocks (true), is not looked at (false), or is shown only
+    /// (unset, the default).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check_critical_alerts: Option<bool>,
     /// Whether a MachineConfigPool that is Degraded or rolling blocks. Default true.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check_machine_config_pools: Option<bool>,
     /// Alerts to ignore: each entry is a set of labels that must all be equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,7 +51,7 @@ pub struct HealthChecks {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub custom_queries: Vec<CustomQuery>,
     /// Severity per check, where the default does not suit.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub severity: Option<CheckSeverities>,
 }
 
@@ -123,7 +125,7 @@ pub struct CustomQuery {
     #[schemars(length(min = 1, max = 4096))]
     pub query: String,
     /// What a non-empty result does. Default Block.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,
 }
 
@@ -132,18 +134,18 @@ pub struct CustomQuery {
 #[serde(rename_all = "camelCase")]
 pub struct CheckSeverities {
     /// ClusterVersion `Failing`. Default Block.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_version: Option<Severity>,
     /// ClusterOperators. Default Block.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operators: Option<Severity>,
     /// Critical alerts. Default: Block with `checkCriticalAlerts: true`, else Warn.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub critical_alerts: Option<Severity>,
     /// MachineConfigPools. Default Block.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_config_pools: Option<Severity>,
     /// Nodes that are NotReady or cordoned. Default Warn.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Severity>,
 }

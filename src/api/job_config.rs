@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::ResourceExt;
+use kube::{KubeSchema, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,16 +21,18 @@ pub const DEFAULT_UPGRADE_TIMEOUT: SignedDuration = SignedDuration::from_hours(1
 #[serde(rename_all = "camelCase")]
 pub struct JobConfig {
     /// The job fails when it is not done this long after `startAfter`; pauses count. Go duration; default 12h.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "12h"))]
     pub upgrade_timeout: Option<GoDuration>,
     /// Health checks before anything is touched.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub pre_upgrade_health_checks: HealthChecks,
     /// Health checks after the upgrade, and before each held pool.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub post_upgrade_health_checks: HealthChecks,
-    /// MachineConfigPools to hold back.
+    /// MachineConfigPools to hold back. The first entry with a delay that matches a pool counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
     pub machine_config_pools: Vec<PoolConfig>,
     /// Pools to pause when the job fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,19 +55,26 @@ pub struct PoolConfig {
 }
 
 /// How long pools are held; both delays count from `startAfter`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!(has(self.delayMin) && has(self.startAfter))")
+        .message("startAfter is an older spelling of delayMin: write delayMin only"),
+    validation = Rule::new("!(has(self.delayMax) && has(self.startBefore))")
+        .message("startBefore is an older spelling of delayMax: write delayMax only")
+)]
 pub struct DelayUpgrade {
-    /// Pools stay paused at least this long. Go duration.
+    /// Pools stay paused at least this long after the job's `startAfter`. Go duration; absent or 0 = not held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_min: Option<GoDuration>,
-    /// The job fails if a pool could not be unpaused by then. Go duration; absent or 0 = no limit.
+    /// The job fails if a pool could not be unpaused this long after the job's `startAfter`. Go duration; absent
+    /// or 0 = no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_max: Option<GoDuration>,
-    /// Older spelling of `delayMin`.
+    /// Older spelling of `delayMin`. Go duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_after: Option<GoDuration>,
-    /// Older spelling of `delayMax`.
+    /// Older spelling of `delayMax`. Go duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_before: Option<GoDuration>,
 }
@@ -75,7 +84,7 @@ pub struct DelayUpgrade {
 #[serde(rename_all = "camelCase")]
 pub struct PausePoolsOnFailure {
     /// Whether to pause at all. Default false.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub enabled: bool,
     /// Which pools; empty = all but the control plane's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,13 +95,13 @@ pub struct PausePoolsOnFailure {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowConfig {
-    /// Workflow engine. Default: the operator's `--engine`.
+    /// Workflow engine: `auto`, `argo`, `tekton` or `embedded`. Default: the operator's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineChoice>,
     /// ConfigMap in the job's namespace with a template of your own, key `upgrade-workflow.yaml.hbs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<ConfigMapName>,
-    /// ServiceAccount of the workflow's pods.
+    /// ServiceAccount of the workflow's pods. Default: the operator's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
     /// How long a finished workflow is kept. Go duration; default: as long as the job.
@@ -182,12 +191,12 @@ impl PoolConfig {
 impl DelayUpgrade {
     /// The shortest hold, counted from `startAfter`, in either spelling. `None` = no hold (absent, 0, or not a duration).
     pub fn min(&self) -> Option<SignedDuration> {
-        positive(self.min_as_written())
+        self.min_as_written()?.positive()
     }
 
     /// The longest hold, counted from `startAfter`, in either spelling. `None` = no limit (absent, 0, or not a duration).
     pub fn max(&self) -> Option<SignedDuration> {
-        positive(self.max_as_written())
+        self.max_as_written()?.positive()
     }
 
     /// `delayMin`, or else its older spelling `startAfter`.
@@ -199,10 +208,6 @@ impl DelayUpgrade {
     pub fn max_as_written(&self) -> Option<&GoDuration> {
         self.delay_max.as_ref().or(self.start_before.as_ref())
     }
-}
-
-fn positive(duration: Option<&GoDuration>) -> Option<SignedDuration> {
-    duration?.get().ok().filter(SignedDuration::is_positive)
 }
 
 impl PausePoolsOnFailure {

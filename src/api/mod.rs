@@ -11,6 +11,7 @@ pub mod health_check;
 pub mod job_config;
 pub mod label_selector;
 pub mod names;
+pub mod node_force_drain;
 pub mod upgrade_config;
 pub mod upgrade_job;
 pub mod upgrade_job_hook;
@@ -18,6 +19,7 @@ pub mod upgrade_suspension_window;
 pub mod validation;
 
 pub use duration::GoDuration;
+pub use node_force_drain::NodeForceDrain;
 pub use upgrade_config::UpgradeConfig;
 pub use upgrade_job::UpgradeJob;
 pub use upgrade_job_hook::UpgradeJobHook;
@@ -27,6 +29,11 @@ pub use upgrade_suspension_window::UpgradeSuspensionWindow;
 pub const GROUP: &str = "managedupgrade.appuio.io";
 /// The one served version.
 pub const VERSION: &str = "v1beta1";
+
+/// For `skip_serializing_if`: keeps empty values out of the resources, and their defaults out of the schema.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
 
 /// Annotations that we write on objects of others.
 pub mod annotations {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{GoDuration, upgrade_job::JobConfig};
 
@@ -19,26 +20,70 @@ use super::{GoDuration, upgrade_job::JobConfig};
     plural = "upgradeconfigs",
     namespaced,
     status = "UpgradeConfigStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    doc = "When to upgrade the cluster, and the template of the UpgradeJobs that do it.",
+    shortname = "upc",
+    category = "managedupgrade",
+    printcolumn(name = "Cron", type_ = "string", json_path = ".spec.schedule.cron"),
+    printcolumn(name = "Week", type_ = "string", json_path = ".spec.schedule.isoWeek"),
+    printcolumn(name = "Zone", type_ = "string", json_path = ".spec.schedule.location"),
+    printcolumn(name = "Suspend", type_ = "boolean", json_path = ".spec.schedule.suspend"),
+    printcolumn(
+        name = "Next",
+        type_ = "string",
+        json_path = ".status.nextPossibleSchedules[0].time"
+    ),
+    printcolumn(
+        name = "Verdict",
+        type_ = "string",
+        json_path = ".status.nextPossibleSchedules[0].verdict"
+    ),
+    printcolumn(
+        name = "Valid",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Valid\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Last",
+        type_ = "string",
+        json_path = ".status.lastScheduledUpgrade",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Why",
+        type_ = "string",
+        json_path = ".status.nextPossibleSchedules[0].reason",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Problem",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Valid\")].message",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeConfigSpec {
     /// When runs happen.
     pub schedule: Schedule,
-    /// How long before a run the version is pinned and the UpgradeJob created. Go duration; absent = at the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How long before a run the version is pinned and the UpgradeJob created. Go duration; default 0: at the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin_version_window: Option<GoDuration>,
-    /// How late after its run instant a job may still start. Go duration; default 1h.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How late after its run instant a job may still start; then it is skipped. Go duration; default 1h.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "1h"))]
     pub max_upgrade_start_delay: Option<GoDuration>,
-    /// How late after its pin instant a job may still be created. Go duration; default 1h.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How late after its pin instant a job may still be created; then the run is missed. Go duration;
+    /// default 1h.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "1h"))]
     pub max_scheduling_delay: Option<GoDuration>,
     /// How many succeeded (or skipped) jobs to keep. Default 4; 0 or less = all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successful_jobs_history_limit: Option<i32>,
     /// How many failed jobs to keep. Default: all; 0 or less = all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_jobs_history_limit: Option<i32>,
     /// Template of the UpgradeJobs.
     pub job_template: JobTemplate,
@@ -97,19 +142,30 @@ impl Schedule {
 }
 
 /// When runs happen.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Schedule {
-    /// Five-field cron expression (robfig/cron `ParseStandard`): minute, hour, day of month, month, day of week (0 = Sunday).
+    /// Cron expression with five fields: minute, hour, day of month, month, day of week (0 = Sunday). The syntax
+    /// is that of robfig/cron `ParseStandard`: lists, ranges, steps, names, `@weekly` and the like; `@every` is
+    /// refused.
+    #[schemars(length(min = 1, max = 512))]
     pub cron: String,
-    /// `@odd`, `@even` or the number of an ISO 8601 week, matched on the local date. Absent = every week.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// `@odd`, `@even` or the number of an ISO 8601 week in quotes (`"1"` to `"53"`), matched on the local date.
+    /// Absent = every week.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 5))]
+    #[x_kube(validation = Rule::new("self == '' || self.matches('^(@odd|@even|0?[1-9]|[1-4][0-9]|5[0-3])$')")
+        .message("isoWeek must be @odd, @even or an ISO week from 1 to 53, in quotes"))]
     pub iso_week: Option<String>,
-    /// IANA time zone such as `Europe/Zurich`. Empty or `Local` = the operator's `--default-location`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// IANA time zone such as `Europe/Zurich`. Empty or `Local`, the default = the operator's
+    /// `--default-location`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), extend("default" = "Local"))]
+    #[x_kube(validation = Rule::new("self == '' || self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')")
+        .message("location must be an IANA time zone such as Europe/Zurich or UTC; an offset such as +02:00 is none"))]
     pub location: Option<String>,
-    /// Suspends the schedule; runs that pass meanwhile are not made up for.
-    #[serde(default)]
+    /// Suspends the schedule; runs that pass meanwhile are not made up for. Default false.
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub suspend: bool,
 }
 
@@ -118,7 +174,7 @@ pub struct Schedule {
 #[serde(rename_all = "camelCase")]
 pub struct JobTemplate {
     /// Labels and annotations of the jobs.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub metadata: JobTemplateMetadata,
     /// Specification of the jobs.
     pub spec: JobTemplateSpec,
@@ -127,6 +183,7 @@ pub struct JobTemplate {
 /// Labels and annotations of the jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = accept_ignored_metadata)]
 pub struct JobTemplateMetadata {
     /// Labels; hooks and suspension windows select jobs by them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -136,12 +193,27 @@ pub struct JobTemplateMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
+/// Declares the fields of metadata that the peer's schema has and that mean nothing here, so that its resources
+/// apply unchanged under strict validation too.
+fn accept_ignored_metadata(schema: &mut Schema) {
+    let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) else {
+        return;
+    };
+    let about = "Accepted and ignored.";
+    for name in ["creationTimestamp", "name", "namespace"] {
+        let field = json!({"type": "string", "nullable": true, "description": about});
+        properties.insert(name.to_owned(), field);
+    }
+    let list = json!({"type": "array", "items": {"type": "string"}, "description": about});
+    properties.insert("finalizers".to_owned(), list);
+}
+
 /// Specification of the jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobTemplateSpec {
     /// Configuration copied into every job.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub config: JobConfig,
 }
 
@@ -150,16 +222,17 @@ pub struct JobTemplateSpec {
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeConfigStatus {
     /// Generation that this status describes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Run instant of the newest run that was decided (a job was created, or the run was skipped or missed).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scheduled_upgrade: Option<Time>,
     /// The next ten runs.
     #[serde(default)]
     pub next_possible_schedules: Vec<NextPossibleSchedule>,
     /// Conditions `Valid`, `Suspended`, `Scheduled`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
@@ -170,9 +243,9 @@ pub struct NextPossibleSchedule {
     /// The run instant.
     pub time: Time,
     /// `WillRun`, `Suspended` or `ScheduleSuspended`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
     /// Why.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

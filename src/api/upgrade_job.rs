@@ -21,27 +21,110 @@ pub use super::job_config::{
     plural = "upgradejobs",
     namespaced,
     status = "UpgradeJobStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    doc = "One upgrade of the cluster: a pinned version, the window to start in, and how to go about it.",
+    shortname = "upj",
+    category = "managedupgrade",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".spec.desiredVersion.version"
+    ),
+    printcolumn(name = "Start", type_ = "string", json_path = ".spec.startAfter"),
+    printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
+    printcolumn(
+        name = "Before",
+        type_ = "string",
+        json_path = ".spec.startBefore",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Started",
+        type_ = "string",
+        json_path = ".status.startedAt",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Finished",
+        type_ = "string",
+        json_path = ".status.finishedAt",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Engine",
+        type_ = "string",
+        json_path = ".status.workflow.engine",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Workflow",
+        type_ = "string",
+        json_path = ".status.workflow.name",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Valid",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Valid\")].status",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.startAfter < self.startBefore")
+        .message("startBefore must be later than startAfter: the job starts between the two")
+        .field_path(".startBefore"),
+    validation = Rule::new("has(self.desiredVersion) == has(oldSelf.desiredVersion)")
+        .message("desiredVersion cannot be changed: create another UpgradeJob")
+        .field_path(".desiredVersion"),
+    validation = Rule::new(SAME_SELECTORS).message(
+        "matchLabels of config.machineConfigPools cannot be changed, and no entry added or removed: \
+         create another UpgradeJob (delays may be edited)"
+    ),
+    validation = Rule::new(SAME_ENGINE)
+        .message("config.workflow.engine cannot be changed: create another UpgradeJob")
+)]
 pub struct UpgradeJobSpec {
-    /// The job starts at this instant, not before.
+    /// The job starts at this instant, not before. Cannot be changed.
+    #[x_kube(validation = Rule::new("self == oldSelf")
+        .message("startAfter cannot be changed: create another UpgradeJob"))]
     pub start_after: Time,
-    /// The job is skipped (and reported as expired) if it could not start by this instant.
+    /// The job is skipped (and reported as expired) if it could not start by this instant. Cannot be changed.
+    #[x_kube(validation = Rule::new("self == oldSelf")
+        .message("startBefore cannot be changed: create another UpgradeJob"))]
     pub start_before: Time,
     /// The version to upgrade to. Absent: no update was available; the run does hooks and pools only.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Cannot be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self == oldSelf")
+        .message("desiredVersion cannot be changed: create another UpgradeJob"))]
     pub desired_version: Option<DesiredVersion>,
     /// Whether the version must still be offered when the job starts. Default true.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_version_check_availability: Option<bool>,
     /// Whether a version older than the installed one may be set. Default false.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
-    /// Configuration of the upgrade.
-    #[serde(default)]
+    /// Configuration of the upgrade. Timeouts, delays and health checks may be edited while the job runs and
+    /// count at once; the selectors of pools and the engine cannot be changed.
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub config: JobConfig,
 }
+
+/// CEL: entry by entry, the pools are selected as before. An absent list is an empty one.
+const SAME_SELECTORS: &str = "(has(self.config) && has(self.config.machineConfigPools) \
+     ? self.config.machineConfigPools.map(p, has(p.matchLabels) ? [p.matchLabels] : []) : []) == \
+     (has(oldSelf.config) && has(oldSelf.config.machineConfigPools) \
+     ? oldSelf.config.machineConfigPools.map(p, has(p.matchLabels) ? [p.matchLabels] : []) : [])";
+
+/// CEL: the engine is asked for as before, or not asked for as before.
+const SAME_ENGINE: &str = "(has(self.config) && has(self.config.workflow) && has(self.config.workflow.engine) \
+     ? self.config.workflow.engine : '') == \
+     (has(oldSelf.config) && has(oldSelf.config.workflow) && has(oldSelf.config.workflow.engine) \
+     ? oldSelf.config.workflow.engine : '')";
 
 impl UpgradeJobSpec {
     /// Whether the version must still be offered when the job starts. Default true.
@@ -65,20 +148,20 @@ impl UpgradeJobSpec {
     }
 }
 
-/// A release of OpenShift, as in `ClusterVersion.spec.desiredUpdate`.
+/// A release of OpenShift, as in `spec.desiredUpdate` of the cluster's ClusterVersion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DesiredVersion {
-    /// Version, such as `4.18.5`.
+    /// Version, such as `4.18.5`. Absent or empty: only `image` counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Release image by digest. Absent: looked up by the version.
+    /// Release image by digest. Absent or empty: looked up by the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Refused when true: it bypasses the signature check.
+    /// Refused when true (condition `Valid`): it bypasses the signature check; a human does that by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// Refused: a change of architecture is made by hand.
+    /// Refused unless empty (condition `Valid`): a change of architecture is made by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
 }
@@ -88,43 +171,46 @@ pub struct DesiredVersion {
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeJobStatus {
     /// Generation that this status describes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Where the job is.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<JobPhase>,
     /// What is going on, in one line.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Finished steps of all steps, such as `4/11`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
     /// When the job started.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
     /// When its outcome was decided.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
     /// The workflow that shows and orders the steps.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowStatus>,
     /// One entry a step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub steps: Vec<StepStatus>,
     /// `spec.desiredUpdate` of the ClusterVersion before we set it; absent if it had none or we have not set it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_desired_update: Option<DesiredVersion>,
     /// Pools that this job holds or has left paused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub paused_pools: Vec<PausedPool>,
     /// Hooks that ran or run (the peer's).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hook_tracker: Vec<HookTracker>,
     /// Conditions, the peer's and ours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
     /// The plan of the current run, for the operator itself; see `plan::Plan`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub plan: Option<serde_json::Value>,
 }

@@ -19,26 +19,62 @@ use serde::{Deserialize, Serialize};
     plural = "upgradejobhooks",
     namespaced,
     status = "UpgradeJobHookStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    doc = "Something to run at the events of matching UpgradeJobs: a Kubernetes Job, an Argo template, a Tekton Task.",
+    shortname = "upjh",
+    category = "managedupgrade",
+    printcolumn(name = "Events", type_ = "string", json_path = ".spec.events"),
+    printcolumn(name = "Run", type_ = "string", json_path = ".spec.run"),
+    printcolumn(name = "On failure", type_ = "string", json_path = ".spec.failurePolicy"),
+    printcolumn(name = "Claimed by", type_ = "string", json_path = ".status.claimedBy.name"),
+    printcolumn(
+        name = "Valid",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Valid\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Disruptive",
+        type_ = "boolean",
+        json_path = ".spec.disruptive",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Problem",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Valid\")].message",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new(ONE_ACTION)
+        .message("write exactly one of template (a Kubernetes Job), templateRef (Argo) and taskRef (Tekton)"),
+    validation = Rule::new(HAS_CONTAINER)
+        .message("template.spec.template.spec.containers must name at least one container")
+        .field_path(".template")
+)]
 pub struct UpgradeJobHookSpec {
-    /// Events to run at.
-    #[serde(default)]
+    /// Events to run at: Create (the version is pinned), Start, UpgradeComplete (healthy; held pools may still
+    /// wait), MachineConfigPoolUnpause, Success, Failure, Finish.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<HookEvent>,
-    /// Whether to run for the next job only. Default All.
+    /// `Next`: for the next matching job only. `All`, the default: for every one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "All"))]
     pub run: Option<RunPolicy>,
-    /// What a failure does. Default Ignore. Success, Failure and Finish never change the outcome.
+    /// What a failure does: `Abort` fails the job, `Ignore`, the default, goes on. A failure at Success, Failure
+    /// and Finish never changes the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Ignore"))]
     pub failure_policy: Option<FailurePolicy>,
-    /// Whether the hook may disturb workloads; informational, passed on to all hooks of the job.
-    #[serde(default)]
+    /// Whether the hook may disturb workloads; informational, passed on to all hooks of the job. Default false.
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub disruptive: bool,
-    /// Which UpgradeJobs; empty = all.
-    #[serde(default)]
+    /// Which UpgradeJobs, by their labels; absent or empty = all.
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub selector: LabelSelector,
-    /// A Kubernetes Job to run.
+    /// A Kubernetes Job to run. No deadline is set for you: set `activeDeadlineSeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<JobTemplateSpec>,
     /// An Argo WorkflowTemplate to run.
@@ -48,6 +84,16 @@ pub struct UpgradeJobHookSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_ref: Option<TaskRef>,
 }
+
+/// CEL: what to run is said once.
+const ONE_ACTION: &str =
+    "[has(self.template), has(self.templateRef), has(self.taskRef)].filter(x, x).size() == 1";
+
+/// CEL: a Job has something to run.
+const HAS_CONTAINER: &str = "!has(self.template) || (has(self.template.spec) \
+     && has(self.template.spec.template) && has(self.template.spec.template.spec) \
+     && has(self.template.spec.template.spec.containers) \
+     && self.template.spec.template.spec.containers.size() > 0)";
 
 impl UpgradeJobHookSpec {
     /// Whether the hook is for the next job only. Default All.
@@ -135,14 +181,15 @@ pub enum FailurePolicy {
 #[serde(rename_all = "camelCase")]
 pub struct TemplateRef {
     /// Name of the WorkflowTemplate.
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Template in it. Default: its entrypoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
     /// Whether it is a ClusterWorkflowTemplate. Default false.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
     pub cluster_scope: bool,
-    /// Arguments.
+    /// Arguments, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<Argument>,
 }
@@ -152,8 +199,9 @@ pub struct TemplateRef {
 #[serde(rename_all = "camelCase")]
 pub struct TaskRef {
     /// Name of the Task.
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Arguments.
+    /// Arguments, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<Argument>,
 }
@@ -180,6 +228,7 @@ pub struct UpgradeJobHookStatus {
     pub claimed_by: Option<ClaimReference>,
     /// Condition `Valid`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

@@ -14,16 +14,43 @@ use serde::{Deserialize, Serialize};
     plural = "upgradesuspensionwindows",
     namespaced,
     status = "UpgradeSuspensionWindowStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    doc = "A time without upgrades, such as holidays: from `start` to just before `end`.",
+    shortname = "usw",
+    category = "managedupgrade",
+    printcolumn(name = "Start", type_ = "string", json_path = ".spec.start"),
+    printcolumn(name = "End", type_ = "string", json_path = ".spec.end"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".spec.reason"),
+    printcolumn(
+        name = "Valid",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Valid\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Configs",
+        type_ = "string",
+        json_path = ".status.matchingConfigs",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Jobs",
+        type_ = "string",
+        json_path = ".status.matchingJobs",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.start < self.end")
+    .message("end must be later than start: the window lasts from start to just before end")
+    .field_path(".end"))]
 pub struct UpgradeSuspensionWindowSpec {
     /// First instant of the window.
     pub start: Time,
     /// First instant after the window.
     pub end: Time,
     /// Why; shown wherever something was skipped.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// UpgradeConfigs whose runs in the window make no job. Absent = none, `{}` = all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,6 +75,7 @@ pub struct UpgradeSuspensionWindowStatus {
     pub matching_jobs: Vec<MatchingObject>,
     /// Condition `Valid`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

@@ -1,0 +1,3 @@
+//! The subcommands: their arguments, and what they do.
+
+pub mod crds;
