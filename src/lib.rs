@@ -6,6 +6,7 @@
 pub mod api;
 pub mod cli;
 pub mod engine;
+pub mod hooks;
 pub mod openshift;
 pub mod plan;
 pub mod world;

@@ -1,0 +1,10 @@
+//! Hooks: which ones run at an event, the Jobs they become, and what became of those Jobs. Pure.
+//!
+//! [`select`] picks the hooks, [`run`] decides what one event needs next, [`job`] and [`environment`] build a Job, and
+//! [`tracker`] reads the Jobs back into `UpgradeJob.status.hookTracker`.
+
+pub mod environment;
+pub mod job;
+pub mod run;
+pub mod select;
+pub mod tracker;
