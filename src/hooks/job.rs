@@ -302,3 +302,324 @@ fn stored_size(vars: &[EnvVar]) -> usize {
         .map(|v| 2 * v.name.len() + v.value.as_ref().map_or(0, String::len) + 64)
         .sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::hooks::fixtures::{event, hook, upgrade_job};
+
+    fn built(spec: &Value) -> Job {
+        build(
+            &hook("notify", spec),
+            &event(HookEvent::Start),
+            &upgrade_job(),
+            "",
+            false,
+            None,
+        )
+        .unwrap()
+    }
+
+    fn pod_template(pod: &Value) -> Value {
+        json!({"template": {"spec": {"template": {"spec": pod}}}})
+    }
+
+    fn value<'a>(env: &'a [EnvVar], name: &str) -> Option<&'a str> {
+        // The kubelet takes the last one of a name.
+        env.iter().rev().find(|v| v.name == name)?.value.as_deref()
+    }
+
+    #[test]
+    fn the_job_is_owned_labelled_and_held() {
+        let spec = json!({"template": {"metadata": {
+            "labels": {"mine": "yes", labels::HOOK_EVENT: "forged"}, "annotations": {"note": "mine"}
+        }}});
+        let job = built(&spec);
+        assert_eq!(job.namespace().as_deref(), Some("upgrades"));
+        assert_eq!(
+            *job.labels(),
+            BTreeMap::from(
+                [
+                    ("mine", "yes"),
+                    (labels::HOOK, "notify"),
+                    (labels::HOOK_JOB, "cluster-upgrade-1609531200-ef11c47"),
+                    (labels::HOOK_EVENT, "Start"),
+                    (labels::HOOK_TRACKING_KEY, ""),
+                ]
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            )
+        );
+        assert_eq!(
+            *job.annotations(),
+            BTreeMap::from([("note".to_owned(), "mine".to_owned())])
+        );
+        assert_eq!(job.finalizers(), [finalizers::HOOK_JOB]);
+        let [owner] = job.owner_references() else {
+            panic!("one owner")
+        };
+        assert_eq!((owner.uid.as_str(), owner.controller), ("job-uid", Some(true)));
+        assert_eq!(
+            (owner.kind.as_str(), owner.api_version.as_str()),
+            ("UpgradeJob", "managedupgrade.appuio.io/v1beta1")
+        );
+    }
+
+    #[test]
+    fn every_container_gets_the_environment_and_ours_wins() {
+        let containers = |prefix: &str| -> Vec<Value> {
+            (0..20)
+                .map(|i| {
+                    json!({"name": format!("{prefix}{i}"), "env": [
+                        {"name": "MINE", "value": "kept"}, {"name": "EVENT_NAME", "value": "forged"}
+                    ]})
+                })
+                .collect()
+        };
+        let job = built(&pod_template(
+            &json!({"containers": containers("c"), "initContainers": containers("i")}),
+        ));
+        let pod = job.spec.unwrap().template.spec.unwrap();
+        let all: Vec<_> = pod
+            .containers
+            .iter()
+            .chain(pod.init_containers.iter().flatten())
+            .collect();
+        assert_eq!(all.len(), 40);
+        for container in all {
+            let env = container.env.as_deref().unwrap();
+            assert_eq!(env[0].name, "MINE");
+            assert_eq!(value(env, "EVENT_NAME"), Some(r#""Start""#));
+            assert_eq!(value(env, "JOB_metadata_uid"), Some(r#""job-uid""#));
+        }
+    }
+
+    #[test]
+    fn the_environment_of_many_containers_fits_into_one_object() {
+        let mut job = upgrade_job();
+        job.metadata.annotations = Some(BTreeMap::from([("note".to_owned(), "x".repeat(90_000))]));
+        let with = |count: usize| {
+            let containers: Vec<Value> = (0..count).map(|i| json!({"name": format!("c{i}")})).collect();
+            let hook = hook("notify", &pod_template(&json!({"containers": containers})));
+            build(&hook, &event(HookEvent::Start), &job, "", false, None)
+        };
+        let one = with(1).unwrap();
+        assert!(!is_trimmed(&one));
+        let many = with(30).unwrap();
+        assert!(is_trimmed(&many));
+        assert!(serde_json::to_vec(&many).unwrap().len() < 1_500_000);
+        let Err(BuildError::TooLarge { containers, .. }) = with(2000) else {
+            panic!("2000 environments cannot fit")
+        };
+        assert_eq!(containers, 2000);
+    }
+
+    #[rstest]
+    #[case(json!({}), "Never", true)]
+    #[case(json!({"restartPolicy": "Never"}), "Never", true)]
+    #[case(json!({"restartPolicy": "OnFailure"}), "OnFailure", false)]
+    fn drains_are_survived_where_the_api_takes_it(
+        #[case] pod: Value,
+        #[case] policy: &str,
+        #[case] added: bool,
+    ) {
+        let spec = built(&pod_template(&pod)).spec.unwrap();
+        assert_eq!(
+            spec.template.spec.unwrap().restart_policy.as_deref(),
+            Some(policy)
+        );
+        let rules = spec
+            .pod_failure_policy
+            .map(|p| serde_json::to_value(p.rules).unwrap());
+        let expected = json!([
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+        ]);
+        assert_eq!(rules, added.then_some(expected));
+    }
+
+    #[test]
+    fn a_pod_failure_policy_of_the_template_stays() {
+        let policy =
+            json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]});
+        let job = built(&json!({"template": {"spec": {"podFailurePolicy": policy}}}));
+        let stays = serde_json::to_value(job.spec.unwrap().pod_failure_policy).unwrap();
+        assert_eq!(stays, policy);
+    }
+
+    #[rstest]
+    #[case("TerminatingOrFailed", false)]
+    #[case("Failed", true)]
+    fn no_failure_policy_beside_a_replacement_policy_that_forbids_it(
+        #[case] policy: &str,
+        #[case] added: bool,
+    ) {
+        let job = built(&json!({"template": {"spec": {"podReplacementPolicy": policy}}}));
+        assert_eq!(job.spec.unwrap().pod_failure_policy.is_some(), added);
+    }
+
+    #[rstest]
+    #[case(None, None, None)]
+    #[case(Some(300), None, Some(300))]
+    #[case(Some(300), Some(60), Some(300))]
+    #[case(None, Some(60), Some(60))]
+    #[case(None, Some(0), Some(1))]
+    fn a_deadline_is_set_only_where_none_is_and_one_is_wanted(
+        #[case] own: Option<i64>,
+        #[case] default: Option<i64>,
+        #[case] expected: Option<i64>,
+    ) {
+        let hook = hook(
+            "notify",
+            &json!({"template": {"spec": {"activeDeadlineSeconds": own}}}),
+        );
+        let default = default.map(SignedDuration::from_secs);
+        let job = build(
+            &hook,
+            &event(HookEvent::Start),
+            &upgrade_job(),
+            "",
+            false,
+            default,
+        )
+        .unwrap();
+        assert_eq!(job.spec.unwrap().active_deadline_seconds, expected);
+    }
+
+    #[test]
+    fn the_fields_of_the_template_stay() {
+        let job =
+            built(&json!({"template": {"spec": {"backoffLimit": 3, "ttlSecondsAfterFinished": 43200}}}));
+        let spec = job.spec.unwrap();
+        assert_eq!(
+            (spec.backoff_limit, spec.ttl_seconds_after_finished),
+            (Some(3), Some(43200))
+        );
+    }
+
+    #[rstest]
+    #[case(json!({"template": null}), "hook notify has no template of a Job: set spec.template")]
+    #[case(pod_template(&json!({"containers": []})), "the template of hook notify has no containers: set spec.template.spec.template.spec.containers")]
+    #[case(pod_template(&json!({"restartPolicy": "Always"})), "the template of hook notify has restartPolicy Always: a Job takes Never or OnFailure")]
+    fn a_template_that_cannot_run_is_refused(#[case] spec: Value, #[case] message: &str) {
+        let hook = hook("notify", &spec);
+        let refused = build(&hook, &event(HookEvent::Start), &upgrade_job(), "", false, None);
+        assert_eq!(refused.unwrap_err().to_string(), message);
+    }
+
+    #[test]
+    fn a_job_without_uid_owns_nothing() {
+        let mut job = upgrade_job();
+        job.metadata.uid = None;
+        let refused = build(
+            &hook("notify", &json!({})),
+            &event(HookEvent::Start),
+            &job,
+            "",
+            false,
+            None,
+        );
+        assert!(matches!(refused, Err(BuildError::NoUid { .. })));
+    }
+
+    #[test]
+    fn the_name_shows_job_hook_event_and_pool() {
+        let mut job = upgrade_job();
+        job.metadata.name = Some("up-1".to_owned());
+        let name = |hook: &str, event, key: &str| {
+            let name = name(&job, hook, event, key);
+            let (readable, hash) = name.rsplit_once('-').unwrap();
+            assert_eq!(hash.len(), 10);
+            readable.to_owned()
+        };
+        assert_eq!(name("notify", HookEvent::Start, ""), "up-1-notify-start");
+        assert_eq!(
+            name("notify", HookEvent::MachineConfigPoolUnpause, "worker"),
+            "up-1-notify-machineconfigpoolunpause-worker"
+        );
+        assert_eq!(
+            name(
+                "cluster-upgrade-notify-externally-and-long",
+                HookEvent::Finish,
+                ""
+            ),
+            "up-1-cluster-upgrade-notify-externally-and-lo-finish"
+        );
+    }
+
+    #[test]
+    fn a_recreated_job_has_other_hook_jobs() {
+        let mut again = upgrade_job();
+        again.metadata.uid = Some("another".to_owned());
+        let of = |job: &UpgradeJob| name(job, "notify", HookEvent::Start, "");
+        assert_ne!(of(&upgrade_job()), of(&again));
+    }
+
+    #[test]
+    fn names_that_join_alike_stay_apart() {
+        let mut names = BTreeSet::new();
+        for (job, hook, key) in [
+            ("a-b", "c", ""),
+            ("a", "b-c", ""),
+            ("a", "b.c", ""),
+            ("a", "b", "c"),
+            ("a", "b", "C"),
+        ] {
+            let mut upgrade = upgrade_job();
+            upgrade.metadata.name = Some(job.to_owned());
+            assert!(
+                names.insert(name(&upgrade, hook, HookEvent::Start, key)),
+                "{job} {hook} {key}"
+            );
+        }
+    }
+
+    fn is_dns_label(text: &str) -> bool {
+        text.len() <= 63
+            && text
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+            && !text.starts_with('-')
+            && !text.ends_with('-')
+            && !text.is_empty()
+    }
+
+    fn is_label_value(text: &str) -> bool {
+        let edge = |c: char| c.is_ascii_alphanumeric();
+        text.is_empty()
+            || (text.len() <= 63
+                && text.starts_with(edge)
+                && text.ends_with(edge)
+                && text
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)))
+    }
+
+    fn names() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
+            "[a-z0-9]{63,253}",
+            any::<String>(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn names_and_labels_are_valid_whatever_comes_in(job in names(), hook_name in names(), key in names()) {
+            let mut upgrade = upgrade_job();
+            upgrade.metadata.name = Some(job.clone());
+            let hook = hook(&hook_name, &json!({}));
+            let built = build(&hook, &event(HookEvent::Finish), &upgrade, &key, false, None).unwrap();
+            prop_assert!(is_dns_label(&built.name_any()), "{}", built.name_any());
+            for (label, text) in [(labels::HOOK_JOB, &job), (labels::HOOK, &hook_name), (labels::HOOK_TRACKING_KEY, &key)] {
+                let value = &built.labels()[label];
+                prop_assert!(is_label_value(value), "{label}: {value}");
+                prop_assert!(value == text || built.annotations().get(label) == Some(text));
+            }
+        }
+    }
+}

@@ -8,3 +8,6 @@ pub mod job;
 pub mod run;
 pub mod select;
 pub mod tracker;
+
+#[cfg(test)]
+pub(crate) mod fixtures;
