@@ -244,3 +244,303 @@ fn done(event: &str, complete: usize, ignored: &[String]) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        api::upgrade_job_hook::HookEvent,
+        hooks::fixtures::{self, entry, hook, hook_job, upgrade_job},
+    };
+
+    fn one() -> Vec<String> {
+        vec![String::new()]
+    }
+
+    fn run(
+        hooks: &[UpgradeJobHook],
+        event: HookEvent,
+        keys: &[String],
+        tracker: &[HookTracker],
+    ) -> HooksTick {
+        let hooks: Vec<_> = hooks.iter().collect();
+        tick(
+            &hooks,
+            &fixtures::event(event),
+            keys,
+            tracker,
+            &upgrade_job(),
+            &Settings::default(),
+        )
+    }
+
+    fn at_start(hooks: &[UpgradeJobHook], tracker: &[HookTracker]) -> HooksTick {
+        run(hooks, HookEvent::Start, &one(), tracker)
+    }
+
+    fn created(tick: &HooksTick) -> Vec<String> {
+        tick.create.iter().map(ResourceExt::name_any).collect()
+    }
+
+    fn done(message: &str) -> HooksVerdict {
+        HooksVerdict::Done {
+            message: message.to_owned(),
+        }
+    }
+
+    fn running(message: &str) -> HooksVerdict {
+        HooksVerdict::Running {
+            message: message.to_owned(),
+        }
+    }
+
+    fn failed(message: &str) -> HooksVerdict {
+        HooksVerdict::Failed {
+            message: message.to_owned(),
+        }
+    }
+
+    #[test]
+    fn no_hooks_are_done() {
+        let tick = at_start(&[], &[]);
+        assert_eq!(tick.verdict, done("no hooks to run at Start"));
+        assert_eq!(
+            run(&[hook("a", &json!({}))], HookEvent::Start, &[], &[]).create,
+            []
+        );
+    }
+
+    #[test]
+    fn a_hook_is_created_awaited_and_done() {
+        let hooks = [hook("a", &json!({}))];
+        let first = at_start(&hooks, &[]);
+        assert_eq!(
+            created(&first),
+            [hook_job(&hooks[0], HookEvent::Start, "", "").name_any()]
+        );
+        assert_eq!(first.verdict, running("waiting for hooks of Start: hook a"));
+        // Until the Job is seen, the same Job is wanted.
+        assert_eq!(at_start(&hooks, &[]), first);
+
+        let job = hook_job(&hooks[0], HookEvent::Start, "", "");
+        let tracker = tracker::track(&upgrade_job(), &[], &[job]);
+        let second = at_start(&hooks, &tracker);
+        assert_eq!((second.create.len(), &second.verdict), (0, &first.verdict));
+
+        let job = hook_job(&hooks[0], HookEvent::Start, "", "Complete");
+        let tracker = tracker::track(&upgrade_job(), &tracker, &[job]);
+        assert_eq!(at_start(&hooks, &tracker).verdict, done("hooks of Start: 1 done"));
+        // The Job is gone (ttlSecondsAfterFinished): it is not run again.
+        let tracker = tracker::track(&upgrade_job(), &tracker, &[]);
+        let last = at_start(&hooks, &tracker);
+        assert_eq!(
+            (last.create.len(), last.verdict),
+            (0, done("hooks of Start: 1 done"))
+        );
+    }
+
+    #[test]
+    fn a_hook_added_later_is_run() {
+        let hooks = [hook("a", &json!({})), hook("b", &json!({}))];
+        let tick = at_start(&hooks, &[entry("a", HookEvent::Start, "", HookState::Complete)]);
+        assert_eq!(tick.create.len(), 1);
+        assert_eq!(tick.verdict, running("waiting for hooks of Start: hook b"));
+    }
+
+    #[test]
+    fn a_result_of_another_event_or_pool_does_not_count() {
+        let hooks = [hook("a", &json!({}))];
+        let tracker = [
+            entry("a", HookEvent::Create, "", HookState::Complete),
+            entry("a", HookEvent::Start, "worker", HookState::Complete),
+        ];
+        assert_eq!(at_start(&hooks, &tracker).create.len(), 1);
+    }
+
+    #[rstest]
+    #[case::abort(HookEvent::Start, "Abort", failed("hook a failed: recorded failure"))]
+    #[case::abort_before_start(HookEvent::Create, "Abort", failed("hook a failed: recorded failure"))]
+    #[case::ignore(
+        HookEvent::Start,
+        "Ignore",
+        done("hooks of Start: 0 done, 1 failed and ignored: hook a failed: recorded failure")
+    )]
+    #[case::after_the_end(
+        HookEvent::Finish,
+        "Abort",
+        done("hooks of Finish: 0 done, 1 failed and ignored: hook a failed: recorded failure")
+    )]
+    fn a_failure_counts_by_policy_and_event(
+        #[case] event: HookEvent,
+        #[case] policy: &str,
+        #[case] expected: HooksVerdict,
+    ) {
+        let hooks = [hook("a", &json!({"failurePolicy": policy}))];
+        let tick = run(&hooks, event, &one(), &[entry("a", event, "", HookState::Failed)]);
+        assert_eq!(tick.verdict, expected);
+        assert_eq!(tick.create, []);
+    }
+
+    #[test]
+    fn the_default_policy_ignores() {
+        let tick = at_start(
+            &[hook("a", &json!({}))],
+            &[entry("a", HookEvent::Start, "", HookState::Failed)],
+        );
+        assert!(matches!(tick.verdict, HooksVerdict::Done { .. }));
+    }
+
+    #[test]
+    fn the_failure_names_hook_and_job() {
+        let hooks = [hook("a", &json!({"failurePolicy": "Abort"}))];
+        let job = hook_job(&hooks[0], HookEvent::Start, "", "Failed");
+        let name = job.name_any();
+        let tracker = tracker::track(&upgrade_job(), &[], &[job]);
+        assert_eq!(
+            at_start(&hooks, &tracker).verdict,
+            failed(&format!(
+                "hook a failed: Job {name} failed: it says so (ItsReason)"
+            ))
+        );
+    }
+
+    #[test]
+    fn after_an_abort_nothing_more_is_created() {
+        let hooks = [
+            hook("a", &json!({})),
+            hook("b", &json!({"failurePolicy": "Abort"})),
+            hook("c", &json!({})),
+        ];
+        let tick = at_start(&hooks, &[entry("b", HookEvent::Start, "", HookState::Failed)]);
+        assert_eq!(tick.verdict, failed("hook b failed: recorded failure"));
+        assert_eq!(tick.create, []);
+        assert_eq!(tick.warnings, Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_pool_has_a_job_of_its_own_that_knows_the_pool() {
+        let hooks = [hook("a", &json!({}))];
+        let pools = ["infra", "worker"].map(str::to_owned);
+        let event = HookEvent::MachineConfigPoolUnpause;
+        let tick = run(
+            &hooks,
+            event,
+            &pools,
+            &[entry("a", event, "infra", HookState::Complete)],
+        );
+        assert_eq!(
+            tick.verdict,
+            running("waiting for hooks of MachineConfigPoolUnpause: hook a for pool worker")
+        );
+        let [job] = tick.create.as_slice() else {
+            panic!("one pool is left")
+        };
+        let pod = job.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        let env = pod.containers[0].env.as_ref().unwrap();
+        let pool = env.iter().find(|v| v.name == "EVENT_pool").unwrap();
+        assert_eq!(pool.value.as_deref(), Some(r#""worker""#));
+        let both = run(&hooks, event, &pools, &[]);
+        assert_eq!(both.create.len(), 2);
+        assert_ne!(created(&both)[0], created(&both)[1]);
+    }
+
+    #[rstest]
+    #[case(json!({"template": null, "templateRef": {"name": "x"}}), "it has a templateRef, which only Argo Workflows can run, and Argo Workflows does not run it for this job: use a template")]
+    #[case(json!({"template": null, "taskRef": {"name": "x"}}), "it has a taskRef, which only Tekton can run, and Tekton does not run it for this job: use a template")]
+    #[case(json!({"template": null}), "hook a has no template of a Job: set spec.template")]
+    fn a_hook_that_cannot_run_is_a_failure_by_its_policy(#[case] mut spec: Value, #[case] problem: &str) {
+        let ignored = at_start(&[hook("a", &spec)], &[]);
+        assert_eq!(
+            ignored.verdict,
+            done(&format!(
+                "hooks of Start: 0 done, 1 failed and ignored: hook a failed: {problem}"
+            ))
+        );
+        assert_eq!(
+            ignored.problems,
+            [tracker::failed("a", HookEvent::Start, "", problem)]
+        );
+
+        spec["failurePolicy"] = json!("Abort");
+        let hooks = [hook("a", &spec)];
+        let aborted = at_start(&hooks, &[]);
+        assert_eq!(aborted.verdict, failed(&format!("hook a failed: {problem}")));
+        // Recorded, the verdict is the same, and there is nothing more to record.
+        let tracker = tracker::track(&upgrade_job(), &aborted.problems, &[]);
+        let again = at_start(&hooks, &tracker);
+        assert_eq!((again.problems, again.verdict), (vec![], aborted.verdict));
+    }
+
+    #[test]
+    fn a_native_hook_that_the_engine_ran_is_done() {
+        let hooks = [hook(
+            "a",
+            &json!({"template": null, "templateRef": {"name": "x"}, "failurePolicy": "Abort"}),
+        )];
+        let tick = at_start(&hooks, &[entry("a", HookEvent::Start, "", HookState::Complete)]);
+        assert_eq!(tick.verdict, done("hooks of Start: 1 done"));
+    }
+
+    #[test]
+    fn one_hook_that_cannot_run_does_not_hold_back_the_others() {
+        let hooks = [hook("a", &json!({"template": null})), hook("b", &json!({}))];
+        let tick = at_start(&hooks, &[]);
+        assert_eq!((tick.create.len(), tick.problems.len()), (1, 1));
+        assert!(matches!(tick.verdict, HooksVerdict::Running { .. }));
+    }
+
+    #[test]
+    fn a_missing_deadline_is_warned_of_and_a_default_one_is_set() {
+        let without = hook("a", &json!({}));
+        let with = hook(
+            "b",
+            &json!({"template": {"spec": {"activeDeadlineSeconds": 300}}}),
+        );
+        let tick = at_start(&[without.clone(), with], &[]);
+        let [warning] = tick.warnings.as_slice() else {
+            panic!("{:?}", tick.warnings)
+        };
+        assert!(warning.contains("of hook a has no deadline"), "{warning}");
+
+        let settings = Settings {
+            default_deadline: Some(SignedDuration::from_mins(10)),
+            matches_disruptive: true,
+        };
+        let event = fixtures::event(HookEvent::Start);
+        let tick = super::tick(&[&without], &event, &one(), &[], &upgrade_job(), &settings);
+        assert_eq!(tick.warnings, Vec::<String>::new());
+        assert_eq!(
+            tick.create[0].spec.as_ref().unwrap().active_deadline_seconds,
+            Some(600)
+        );
+    }
+
+    #[test]
+    fn a_trimmed_environment_is_warned_of() {
+        let mut job = upgrade_job();
+        job.status.as_mut().unwrap().message = Some("x".repeat(200_000));
+        let hook = hook(
+            "a",
+            &json!({"template": {"spec": {"activeDeadlineSeconds": 300}}}),
+        );
+        let event = fixtures::event(HookEvent::Start);
+        let tick = super::tick(&[&hook], &event, &one(), &[], &job, &Settings::default());
+        assert!(
+            tick.warnings[0].contains("too large and was trimmed"),
+            "{:?}",
+            tick.warnings
+        );
+    }
+
+    #[test]
+    fn many_running_hooks_are_counted() {
+        let hooks: Vec<_> = (0..8).map(|i| hook(&format!("h{i}"), &json!({}))).collect();
+        assert_eq!(
+            at_start(&hooks, &[]).verdict,
+            running("waiting for hooks of Start: hook h0, hook h1, hook h2, hook h3, hook h4 and 3 more")
+        );
+    }
+}

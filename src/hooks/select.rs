@@ -80,3 +80,154 @@ fn sorted<'a>(hooks: impl Iterator<Item = &'a UpgradeJobHook>) -> Vec<&'a Upgrad
     hooks.sort_by_key(|h| h.name_any());
     hooks
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::hooks::fixtures::{hook, upgrade_job};
+
+    fn names(hooks: &[&UpgradeJobHook]) -> Vec<String> {
+        hooks.iter().map(|h| h.name_any()).collect()
+    }
+
+    fn with_status(mut hook: UpgradeJobHook, claimed_by: &Value) -> UpgradeJobHook {
+        hook.status = serde_json::from_value(json!({"claimedBy": claimed_by})).unwrap();
+        hook
+    }
+
+    fn next(claimed_by: &Value) -> UpgradeJobHook {
+        with_status(hook("next", &json!({"run": "Next"})), claimed_by)
+    }
+
+    fn skipped() -> UpgradeJob {
+        let mut job = upgrade_job();
+        job.status.as_mut().unwrap().phase = Some(JobPhase::Skipped);
+        job
+    }
+
+    #[rstest]
+    #[case(json!({}), true)]
+    #[case(json!({"events": ["Finish", "Start"]}), true)]
+    #[case(json!({"events": ["Finish"]}), false)]
+    #[case(json!({"events": []}), false)]
+    #[case(json!({"selector": {"matchLabels": {"upgrade-config": "cluster-upgrade"}}}), true)]
+    #[case(json!({"selector": {"matchLabels": {"upgrade-config": "other"}}}), false)]
+    #[case(json!({"selector": {"matchExpressions": [{"key": "my-var.io/info", "operator": "Exists"}]}}), true)]
+    #[case(json!({"selector": {"matchExpressions": [{"key": "absent", "operator": "Exists"}]}}), false)]
+    #[case(json!({"template": null}), true)]
+    #[case(json!({"template": null, "templateRef": {"name": "x"}}), true)]
+    fn a_hook_matches_by_event_and_selector(#[case] spec: Value, #[case] expected: bool) {
+        let hooks = [hook("notify", &spec)];
+        assert_eq!(
+            !matching(&hooks, &upgrade_job(), HookEvent::Start).is_empty(),
+            expected
+        );
+    }
+
+    const NOBODY: fn() -> Value = || json!({"apiVersion": "", "kind": "", "name": "", "uid": ""});
+    const SELF: fn() -> Value = || json!({"name": "cluster-upgrade-1609531200-ef11c47", "uid": "job-uid"});
+    const PREDECESSOR: fn() -> Value =
+        || json!({"name": "cluster-upgrade-1609531200-ef11c47", "uid": "older"});
+
+    #[rstest]
+    #[case::unclaimed(Value::Null, true, true)]
+    #[case::unclaimed_as_the_peer_writes_it(NOBODY(), true, true)]
+    #[case::own(SELF(), true, false)]
+    #[case::of_an_earlier_job_of_the_same_name(PREDECESSOR(), false, false)]
+    fn a_next_hook_is_for_its_claimant_only(
+        #[case] claimed_by: Value,
+        #[case] runs: bool,
+        #[case] to_claim: bool,
+    ) {
+        let hooks = [next(&claimed_by)];
+        assert_eq!(
+            !matching(&hooks, &upgrade_job(), HookEvent::Start).is_empty(),
+            runs
+        );
+        assert_eq!(!claims(&hooks, &upgrade_job()).is_empty(), to_claim);
+    }
+
+    #[test]
+    fn a_claim_makes_the_hook_this_jobs_own() {
+        let mut hooks = [next(&Value::Null)];
+        let claim = serde_json::to_value(claim_by(&upgrade_job())).unwrap();
+        assert_eq!(
+            claim,
+            json!({
+                "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "UpgradeJob",
+                "name": "cluster-upgrade-1609531200-ef11c47", "uid": "job-uid",
+            })
+        );
+        hooks[0] = with_status(hooks[0].clone(), &claim);
+        let mut other = upgrade_job();
+        other.metadata.uid = Some("other".to_owned());
+        assert_eq!(matching(&hooks, &upgrade_job(), HookEvent::Start).len(), 1);
+        assert_eq!(matching(&hooks, &other, HookEvent::Start).len(), 0);
+        assert_eq!(claims(&hooks, &upgrade_job()).len(), 0);
+    }
+
+    #[test]
+    fn a_skipped_job_neither_claims_nor_uses_up_a_next_hook() {
+        let hooks = [next(&Value::Null)];
+        assert_eq!(matching(&hooks, &skipped(), HookEvent::Start).len(), 0);
+        assert_eq!(claims(&hooks, &skipped()).len(), 0);
+        let all = [hook("all", &json!({}))];
+        assert_eq!(matching(&all, &skipped(), HookEvent::Start).len(), 1);
+    }
+
+    #[test]
+    fn only_next_hooks_of_the_job_are_claimed_whatever_their_event() {
+        let hooks = [
+            hook("z-next", &json!({"run": "Next", "events": ["Failure"]})),
+            hook("all", &json!({"run": "All"})),
+            hook("default", &json!({})),
+            hook("a-next", &json!({"run": "Next"})),
+            hook(
+                "foreign",
+                &json!({"run": "Next", "selector": {"matchLabels": {"a": "b"}}}),
+            ),
+        ];
+        assert_eq!(names(&claims(&hooks, &upgrade_job())), ["a-next", "z-next"]);
+    }
+
+    #[test]
+    fn hooks_come_sorted_by_name() {
+        let hooks = ["b", "c", "a"].map(|n| hook(n, &json!({})));
+        assert_eq!(
+            names(&matching(&hooks, &upgrade_job(), HookEvent::Start)),
+            ["a", "b", "c"]
+        );
+    }
+
+    #[rstest]
+    #[case(HookEvent::Finish, "2021-01-01T23:00:00Z", true)]
+    #[case(HookEvent::Finish, "2021-01-02T00:00:00Z", true)]
+    #[case(HookEvent::Finish, "2021-01-02T00:00:01Z", false)]
+    #[case(HookEvent::Start, "2021-01-02T00:00:01Z", true)]
+    fn a_hook_made_after_the_end_is_not_run_at_the_end(
+        #[case] event: HookEvent,
+        #[case] created: &str,
+        #[case] runs: bool,
+    ) {
+        let mut job = upgrade_job();
+        job.status.as_mut().unwrap().finished_at =
+            Some(serde_json::from_value(json!("2021-01-02T00:00:00Z")).unwrap());
+        let mut late = hook("late", &json!({"events": ["Start", "Finish"]}));
+        late.metadata.creation_timestamp = Some(serde_json::from_value(json!(created)).unwrap());
+        assert_eq!(!matching(&[late], &job, event).is_empty(), runs);
+    }
+
+    #[rstest]
+    #[case(json!({"disruptive": true, "events": ["Finish"]}), true)]
+    #[case(json!({"disruptive": false}), false)]
+    #[case(json!({"disruptive": true, "selector": {"matchLabels": {"a": "b"}}}), false)]
+    fn disruption_counts_if_the_hook_is_for_the_job(#[case] spec: Value, #[case] expected: bool) {
+        assert_eq!(
+            matches_disruptive(&[hook("notify", &spec)], &upgrade_job()),
+            expected
+        );
+    }
+}

@@ -231,3 +231,276 @@ fn sorted_names<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<String> {
     names.sort();
     names
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::hooks::fixtures::{entry, hook, hook_job, upgrade_job};
+
+    fn start_job(condition: &str) -> Job {
+        hook_job(&hook("notify", &json!({})), HookEvent::Start, "", condition)
+    }
+
+    fn start_entry(status: HookState) -> HookTracker {
+        entry("notify", HookEvent::Start, "", status)
+    }
+
+    fn deleted(mut job: Job) -> Job {
+        job.metadata.deletion_timestamp = Some(Time("2021-01-01T21:30:00Z".parse().unwrap()));
+        job
+    }
+
+    #[rstest]
+    #[case("", HookState::Active, "")]
+    #[case("Suspended", HookState::Active, "")]
+    #[case("FailureTarget", HookState::Active, "")]
+    #[case("Complete", HookState::Complete, "")]
+    #[case("SuccessCriteriaMet", HookState::Complete, "")]
+    #[case("Failed", HookState::Failed, "failed: it says so (ItsReason)")]
+    fn the_conditions_of_a_job_are_its_state(
+        #[case] condition: &str,
+        #[case] status: HookState,
+        #[case] message: &str,
+    ) {
+        let job = start_job(condition);
+        let (found, text) = state(&job);
+        assert_eq!(found, status);
+        if message.is_empty() {
+            assert_eq!(text, "");
+        } else {
+            assert_eq!(text, format!("Job {} {message}", job.name_any()));
+        }
+    }
+
+    #[test]
+    fn a_condition_that_is_false_says_nothing() {
+        let mut job = start_job("Failed");
+        job.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].status = "False".to_owned();
+        assert_eq!(state(&job).0, HookState::Active);
+    }
+
+    #[test]
+    fn a_job_deleted_in_mid_run_has_failed_one_deleted_after_its_end_has_not() {
+        let (status, message) = state(&deleted(start_job("")));
+        assert_eq!(status, HookState::Failed);
+        assert!(message.ends_with("was deleted before it ended"), "{message}");
+        assert_eq!(state(&deleted(start_job("Complete"))).0, HookState::Complete);
+    }
+
+    #[rstest]
+    #[case::seen_first(None, "", HookState::Active)]
+    #[case::goes_on(Some(HookState::Active), "", HookState::Active)]
+    #[case::completes(Some(HookState::Active), "Complete", HookState::Complete)]
+    #[case::fails(Some(HookState::Active), "Failed", HookState::Failed)]
+    #[case::completes_unseen(None, "Complete", HookState::Complete)]
+    #[case::was_wrongly_taken_for_gone(Some(HookState::Failed), "Complete", HookState::Complete)]
+    #[case::never_taken_back(Some(HookState::Complete), "", HookState::Complete)]
+    #[case::never_failed_afterwards(Some(HookState::Complete), "Failed", HookState::Complete)]
+    fn an_existing_job_is_the_truth(
+        #[case] stored: Option<HookState>,
+        #[case] condition: &str,
+        #[case] expected: HookState,
+    ) {
+        let stored: Vec<_> = stored.map(start_entry).into_iter().collect();
+        let tracker = track(&upgrade_job(), &stored, &[start_job(condition)]);
+        assert_eq!(tracker.len(), 1);
+        assert_eq!(tracker[0].status, expected);
+    }
+
+    #[rstest]
+    #[case(HookState::Complete)]
+    #[case(HookState::Failed)]
+    fn a_result_outlives_its_job(#[case] status: HookState) {
+        let stored = [start_entry(status)];
+        assert_eq!(track(&upgrade_job(), &stored, &[]), stored);
+    }
+
+    #[test]
+    fn an_active_entry_without_job_has_failed_and_says_which() {
+        let tracker = track(&upgrade_job(), &[start_entry(HookState::Active)], &[]);
+        assert_eq!(tracker[0].status, HookState::Failed);
+        let name = start_job("").name_any();
+        assert_eq!(
+            tracker[0].message,
+            format!(
+                "Job {name} of hook notify disappeared before its end was recorded: was it deleted by hand?"
+            )
+        );
+    }
+
+    #[test]
+    fn tracking_twice_changes_nothing() {
+        let jobs = [
+            start_job("Failed"),
+            hook_job(&hook("b", &json!({})), HookEvent::Finish, "", ""),
+        ];
+        let stored = [entry("gone", HookEvent::Create, "", HookState::Active)];
+        let once = track(&upgrade_job(), &stored, &jobs);
+        assert_eq!(once.len(), 3);
+        assert_eq!(track(&upgrade_job(), &once, &jobs), once);
+    }
+
+    #[test]
+    fn entries_are_sorted_by_hook_event_and_key_and_there_is_one_of_each() {
+        let stored = [
+            entry("b", HookEvent::Start, "", HookState::Complete),
+            entry("a", HookEvent::Start, "", HookState::Complete),
+            entry(
+                "a",
+                HookEvent::MachineConfigPoolUnpause,
+                "worker",
+                HookState::Failed,
+            ),
+            entry(
+                "a",
+                HookEvent::MachineConfigPoolUnpause,
+                "infra",
+                HookState::Complete,
+            ),
+            entry(
+                "a",
+                HookEvent::MachineConfigPoolUnpause,
+                "worker",
+                HookState::Complete,
+            ),
+            entry("a", HookEvent::Start, "", HookState::Complete),
+        ];
+        let tracker = track(&upgrade_job(), &stored, &[]);
+        let keys: Vec<_> = tracker
+            .iter()
+            .map(|t| {
+                (
+                    t.upgrade_job_hook.as_str(),
+                    t.hook_event.as_str(),
+                    t.tracking_key.as_str(),
+                    t.status,
+                )
+            })
+            .collect();
+        assert_eq!(
+            keys,
+            [
+                ("a", "MachineConfigPoolUnpause", "infra", HookState::Complete),
+                ("a", "MachineConfigPoolUnpause", "worker", HookState::Failed),
+                ("a", "Start", "", HookState::Complete),
+                ("b", "Start", "", HookState::Complete),
+            ]
+        );
+    }
+
+    #[test]
+    fn of_two_jobs_for_one_key_the_running_one_counts_then_the_failed_one() {
+        let mut peers = start_job("");
+        peers.metadata.name = Some("peers-name".to_owned());
+        let states = |second: &str| {
+            let tracker = track(&upgrade_job(), &[], &[start_job(second), peers.clone()]);
+            assert_eq!(tracker.len(), 1);
+            tracker[0].status
+        };
+        assert_eq!(states("Failed"), HookState::Active);
+        peers.status = start_job("Complete").status;
+        let tracker = track(&upgrade_job(), &[], &[start_job("Failed"), peers]);
+        assert_eq!(tracker[0].status, HookState::Failed);
+    }
+
+    #[test]
+    fn long_names_are_tracked_in_full() {
+        let (name, pool) = ("h".repeat(253), "p".repeat(253));
+        let mut job = upgrade_job();
+        job.metadata.name = Some("j".repeat(253));
+        let hook = hook(&name, &json!({}));
+        let event = crate::hooks::fixtures::event(HookEvent::MachineConfigPoolUnpause);
+        let built = job::build(&hook, &event, &job, &pool, false, None).unwrap();
+        let tracker = track(&job, &[], std::slice::from_ref(&built));
+        assert_eq!(
+            tracker,
+            [entry(
+                &name,
+                HookEvent::MachineConfigPoolUnpause,
+                &pool,
+                HookState::Active
+            )]
+        );
+        assert!(find(&tracker, &name, HookEvent::MachineConfigPoolUnpause, &pool).is_some());
+    }
+
+    #[test]
+    fn jobs_of_others_are_passed_over() {
+        let mut older = start_job("Failed");
+        older.metadata.owner_references.as_mut().unwrap()[0].uid = "older".to_owned();
+        let mut unlabelled = start_job("Failed");
+        unlabelled.metadata.labels = None;
+        let mut foreign = start_job("Failed");
+        foreign
+            .metadata
+            .labels
+            .as_mut()
+            .unwrap()
+            .insert(labels::HOOK_EVENT.to_owned(), "Lunch".to_owned());
+        assert_eq!(track(&upgrade_job(), &[], &[older, unlabelled, foreign]), []);
+    }
+
+    #[rstest]
+    #[case::ended_and_recorded("Complete", Some(HookState::Complete), true)]
+    #[case::failed_and_recorded("Failed", Some(HookState::Failed), true)]
+    #[case::ended_not_recorded("Complete", None, false)]
+    #[case::ended_recorded_as_active("Complete", Some(HookState::Active), false)]
+    #[case::still_running("", Some(HookState::Active), false)]
+    fn a_job_is_let_go_once_its_end_is_recorded(
+        #[case] condition: &str,
+        #[case] stored: Option<HookState>,
+        #[case] expected: bool,
+    ) {
+        let jobs = [start_job(condition)];
+        let tracker: Vec<_> = stored.map(start_entry).into_iter().collect();
+        let expected = if expected {
+            vec![jobs[0].name_any()]
+        } else {
+            vec![]
+        };
+        assert_eq!(releasable(&upgrade_job(), &tracker, &jobs), expected);
+    }
+
+    #[test]
+    fn a_job_deleted_in_mid_run_is_recorded_and_then_let_go() {
+        let jobs = [deleted(start_job(""))];
+        let tracker = track(&upgrade_job(), &[start_entry(HookState::Active)], &jobs);
+        assert_eq!(
+            releasable(&upgrade_job(), &[start_entry(HookState::Active)], &jobs),
+            Vec::<String>::new()
+        );
+        assert_eq!(releasable(&upgrade_job(), &tracker, &jobs), [jobs[0].name_any()]);
+        // It stays failed when it is gone.
+        assert_eq!(track(&upgrade_job(), &tracker, &[]), tracker);
+    }
+
+    #[test]
+    fn a_job_without_our_finalizer_needs_no_release() {
+        let mut job = start_job("Complete");
+        job.metadata.finalizers = Some(vec!["other/finalizer".to_owned()]);
+        let tracker = [start_entry(HookState::Complete)];
+        assert_eq!(
+            releasable(&upgrade_job(), &tracker, std::slice::from_ref(&job)),
+            Vec::<String>::new()
+        );
+        assert_eq!(abandoned(&[], &[job]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn jobs_are_abandoned_when_their_upgrade_job_is_gone_or_going() {
+        let jobs = [start_job("")];
+        let name = jobs[0].name_any();
+        assert_eq!(abandoned(&[upgrade_job()], &jobs), Vec::<String>::new());
+        assert_eq!(abandoned(&[], &jobs), [name.clone()]);
+        let mut going = upgrade_job();
+        going.metadata.deletion_timestamp = Some(Time("2021-01-01T21:30:00Z".parse().unwrap()));
+        assert_eq!(abandoned(&[going], &jobs), [name.clone()]);
+        let mut recreated = upgrade_job();
+        recreated.metadata.uid = Some("younger".to_owned());
+        assert_eq!(abandoned(&[recreated], &jobs), [name]);
+    }
+}
