@@ -44,6 +44,8 @@ pub struct Run {
     pub message: Option<String>,
     /// A person asked to stop it.
     pub stop: Option<StopRequest>,
+    /// Who asked, if the engine says so.
+    pub stopped_by: Option<String>,
     /// A person paused it: no new writes of ours.
     pub suspended: bool,
     /// Steps that were reached, by name of the plan's step.

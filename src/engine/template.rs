@@ -4,8 +4,8 @@
 //! a user can break or inject YAML. A name that does not exist is an error, not an empty string.
 
 use handlebars::{
-    Context, Decorator, Handlebars, Helper, HelperResult, Output, RenderContext, RenderError, RenderErrorReason,
-    no_escape,
+    Context, Decorator, Handlebars, Helper, HelperResult, Output, RenderContext, RenderError,
+    RenderErrorReason, no_escape,
 };
 use serde_json::Value;
 
@@ -50,7 +50,9 @@ fn json(
     _: &mut RenderContext<'_, '_>,
     out: &mut dyn Output,
 ) -> HelperResult {
-    let param = helper.param(0).ok_or(RenderErrorReason::ParamNotFoundForIndex("json", 0))?;
+    let param = helper
+        .param(0)
+        .ok_or(RenderErrorReason::ParamNotFoundForIndex("json", 0))?;
     if param.is_value_missing() {
         return Err(RenderErrorReason::MissingVariable(param.relative_path().cloned()).into());
     }
@@ -109,7 +111,10 @@ mod tests {
     #[case("{{name}} {{{{raw}}}} \\{{ &amp; <b>")]
     #[case("😀 \u{0} \u{1b}[31m")]
     fn hard_texts_come_out_as_they_went_in(#[case] text: &str) {
-        assert_eq!(render("v: {{json text}}", &json!({"text": text})).unwrap(), json!({"v": text}));
+        assert_eq!(
+            render("v: {{json text}}", &json!({"text": text})).unwrap(),
+            json!({"v": text})
+        );
     }
 
     #[rstest]
@@ -118,7 +123,10 @@ mod tests {
     #[case::unknown_list("v: {{#each nothing}}{{this}}{{/each}}", "nothing")]
     #[case::unknown_helper("v: {{yaml text}}", "yaml")]
     #[case::no_value("v: {{json}}", "json")]
-    #[case::inline_partial("{{#*inline \"x\"}}{{> x}}{{/inline}}{{> x}}", "inline partials are not allowed")]
+    #[case::inline_partial(
+        "{{#*inline \"x\"}}{{> x}}{{/inline}}{{> x}}",
+        "inline partials are not allowed"
+    )]
     #[case::partial("{{> x}}", "x")]
     #[case::unclosed("v: {{#if text}}", "")]
     #[case::two_documents("a: 1\n---\nb: 2\n", "more than one document")]
@@ -138,7 +146,11 @@ mod tests {
 
     #[test]
     fn braces_of_the_engine_are_written_in_raw_blocks() {
-        let rendered = render("v: \"{{{{raw}}}}{{workflow.status}}{{{{/raw}}}} == Succeeded\"", &json!({})).unwrap();
+        let rendered = render(
+            "v: \"{{{{raw}}}}{{workflow.status}}{{{{/raw}}}} == Succeeded\"",
+            &json!({}),
+        )
+        .unwrap();
         assert_eq!(rendered, json!({"v": "{{workflow.status}} == Succeeded"}));
     }
 }

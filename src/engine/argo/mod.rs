@@ -1,1 +1,72 @@
 //! Argo Workflows.
+//!
+//! Every step is a `suspend` node that the operator ends by a merge patch of the Workflow (which has no status
+//! subresource). Facts about Argo were read in its source, v4.1.4.
+
+mod check;
+mod describe;
+mod object;
+mod render;
+mod report;
+mod text;
+
+use jiff::Timestamp;
+use kube::{
+    api::{ApiResource, DynamicObject},
+    core::GroupVersionKind,
+};
+use serde_json::{Value, json};
+
+use super::{Engine, RenderError, Report, Run, RunContext};
+use crate::{api::upgrade_job::EngineChoice, plan::Plan};
+
+pub use render::TEMPLATE;
+
+/// Name of a step's output. It is supplied by the operator and has no default: so Argo refuses to resume the whole workflow.
+const RESULT: &str = "result";
+
+/// Argo Workflows as an engine.
+pub struct Argo;
+
+impl Engine for Argo {
+    fn kind(&self) -> EngineChoice {
+        EngineChoice::Argo
+    }
+
+    fn resource(&self) -> ApiResource {
+        ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Workflow"),
+            "workflows",
+        )
+    }
+
+    fn render(&self, plan: &Plan, context: &RunContext<'_>) -> Result<DynamicObject, RenderError> {
+        render::render(plan, context)
+    }
+
+    fn observe(&self, object: &DynamicObject, plan: &Plan) -> Run {
+        object::observe(object, plan)
+    }
+
+    fn report(
+        &self,
+        object: &DynamicObject,
+        plan: &Plan,
+        reports: &[(String, Report)],
+        now: Timestamp,
+    ) -> Option<Value> {
+        report::report(object, plan, reports, now)
+    }
+
+    fn stop(&self, object: &DynamicObject) -> Value {
+        json!({
+            "metadata": {"resourceVersion": object.metadata.resource_version},
+            "spec": {"shutdown": "Terminate"},
+        })
+    }
+}
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! What a Workflow shows.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::{ResourceExt, api::DynamicObject};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    engine::{Node, NodePhase, Run, StopRequest},
+    plan::{Part, Plan, PlanStep},
+};
+
+/// Who stopped a workflow, in the order of how well a person knows the name. Set by Argo's server.
+const ACTOR_LABELS: [&str; 3] = [
+    "workflows.argoproj.io/actor-preferred-username",
+    "workflows.argoproj.io/actor-email",
+    "workflows.argoproj.io/actor",
+];
+/// What they did last.
+const ACTION_LABEL: &str = "workflows.argoproj.io/action";
+/// What Argo's server writes into the message of a node that somebody resumed: a Go map.
+const RESUMED_BY: &str = "Resumed by: map[";
+/// Argo's error under `workflowRestrictions.templateReferencing`.
+const REFERENCE_MODE: &str = "workflows must use workflowTemplateRef";
+
+/// `status` of a Workflow.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    phase: Option<String>,
+    message: Option<String>,
+    nodes: Option<BTreeMap<String, NodeStatus>>,
+    compressed_nodes: Option<String>,
+    offload_node_status_version: Option<String>,
+}
+
+/// One entry of `status.nodes`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeStatus {
+    name: String,
+    #[serde(rename = "type")]
+    type_: String,
+    phase: Option<String>,
+    /// The message as it is.
+    pub message: Option<String>,
+    started_at: Option<String>,
+    finished_at: Option<String>,
+    /// `outputs`, as it is.
+    pub outputs: Option<Value>,
+    task_result_synced: Option<bool>,
+}
+
+/// `spec` of a Workflow, as far as people change it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    shutdown: Option<String>,
+    suspend: Option<bool>,
+}
+
+/// A Workflow, read.
+pub struct View {
+    name: String,
+    status: Status,
+    spec: Spec,
+    unreadable: Option<String>,
+}
+
+impl View {
+    /// Reads a Workflow; what cannot be read is [`View::unsupported`].
+    pub fn of(object: &DynamicObject) -> Self {
+        let mut unreadable = None;
+        let status = part(object, "status").unwrap_or_else(|e| {
+            unreadable = Some(e);
+            Status::default()
+        });
+        let spec = part(object, "spec").unwrap_or_else(|e| {
+            unreadable = Some(e);
+            Spec::default()
+        });
+        Self {
+            name: object.name_any(),
+            status,
+            spec,
+            unreadable,
+        }
+    }
+
+    /// Phase of the workflow; empty before Argo has picked it up.
+    fn phase(&self) -> &str {
+        self.status.phase.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the workflow has ended.
+    pub fn finished(&self) -> bool {
+        matches!(self.phase(), "Succeeded" | "Failed" | "Error")
+    }
+
+    /// Why the operator cannot lead this workflow.
+    pub fn unsupported(&self) -> Option<String> {
+        let set = |field: &Option<String>| field.as_ref().is_some_and(|f| !f.is_empty());
+        let name = &self.name;
+        if let Some(problem) = &self.unreadable {
+            return Some(format!("cannot read workflow {name}: {problem}"));
+        }
+        if set(&self.status.offload_node_status_version) {
+            return Some(format!(
+                "Argo keeps the steps of workflow {name} in its database: unset persistence.nodeStatusOffLoad and \
+                 ALWAYS_OFFLOAD_NODE_STATUS of the workflow controller, or use another engine"
+            ));
+        }
+        if set(&self.status.compressed_nodes) {
+            return Some(format!(
+                "Argo has compressed the steps of workflow {name}, because it is too large: shorten the plan (fewer hooks \
+                 or pools) or use another engine"
+            ));
+        }
+        if self
+            .status
+            .message
+            .as_ref()
+            .is_some_and(|m| m.contains(REFERENCE_MODE))
+        {
+            return Some(format!(
+                "Argo refuses workflow {name}, because workflowRestrictions.templateReferencing of the workflow \
+                 controller allows references to WorkflowTemplates only: lift that, or use another engine"
+            ));
+        }
+        None
+    }
+
+    /// The node of a step and its ID.
+    ///
+    /// Looked up by name, not by the computed ID: names whose hashes collide get another one. A `retryStrategy` that the
+    /// controller's workflowDefaults put on every template makes one node per attempt, `name(0)`, `name(1)`: the newest
+    /// counts.
+    pub fn node(&self, step: &PlanStep) -> Option<(&str, &NodeStatus)> {
+        let name = node_name(&self.name, step);
+        let nodes = self.status.nodes.iter().flatten();
+        nodes
+            .filter_map(|(id, node)| {
+                let (plain, attempts) = without_attempts(&node.name);
+                (plain == name).then_some((attempts, id, node))
+            })
+            .max_by(|a, b| a.0.cmp(&b.0))
+            .map(|(_, id, node)| (id.as_str(), node))
+    }
+}
+
+fn part<T: for<'de> Deserialize<'de> + Default>(object: &DynamicObject, field: &str) -> Result<T, String> {
+    match object.data.get(field) {
+        None | Some(Value::Null) => Ok(T::default()),
+        Some(value) => T::deserialize(value).map_err(|e| format!("{field}: {e}")),
+    }
+}
+
+/// Name of a step's node: the task of the DAG at the root, or of the one at the root of the exit handler.
+pub fn node_name(workflow: &str, step: &PlanStep) -> String {
+    match step.part {
+        Part::Main => format!("{workflow}.{}", step.name),
+        Part::Exit => format!("{workflow}.onExit.{}", step.name),
+    }
+}
+
+/// The name without attempts such as `(0)`, and those attempts in order.
+fn without_attempts(name: &str) -> (String, Vec<u32>) {
+    let mut pieces = name.split('(');
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    let mut attempts = Vec::new();
+    for piece in pieces {
+        match piece.split_once(')').map(|(number, rest)| (number.parse(), rest)) {
+            Some((Ok(number), rest)) => {
+                attempts.push(number);
+                plain.push_str(rest);
+            }
+            Some((Err(_), _)) | None => {
+                plain.push('(');
+                plain.push_str(piece);
+            }
+        }
+    }
+    (plain, attempts)
+}
+
+impl NodeStatus {
+    /// Whether the node waits for the operator.
+    pub fn waits(&self) -> bool {
+        self.type_ == "Suspend" && self.phase.as_deref() == Some("Running")
+    }
+
+    fn node_phase(&self) -> NodePhase {
+        // The result of a pod may arrive after its phase.
+        let synced = self.task_result_synced.unwrap_or(true);
+        match self.phase.as_deref() {
+            Some("Succeeded") if synced => NodePhase::Succeeded,
+            Some("Failed" | "Error") if synced => NodePhase::Failed,
+            Some("Skipped" | "Omitted") => NodePhase::Skipped,
+            _ => NodePhase::Running,
+        }
+    }
+
+    fn ended_by(&self) -> Option<String> {
+        let (_, map) = self.message.as_deref()?.rsplit_once(RESUMED_BY)?;
+        Some(person(map.strip_suffix(']').unwrap_or(map)))
+    }
+}
+
+/// The person in a Go map such as `Email:a@b.c PreferredUsername:anna User:1234-5678`: the most readable of its entries.
+fn person(map: &str) -> String {
+    let keys = ["Email:", "PreferredUsername:", "User:"];
+    let entry = |key: &str| {
+        let (_, value) = map.split_once(key)?;
+        let end = keys
+            .iter()
+            .filter_map(|k| value.find(&format!(" {k}")))
+            .min()
+            .unwrap_or(value.len());
+        value.get(..end).filter(|v| !v.is_empty())
+    };
+    entry("PreferredUsername:")
+        .or_else(|| entry("Email:"))
+        .or_else(|| entry("User:"))
+        .unwrap_or(map)
+        .to_owned()
+}
+
+/// What a Workflow shows.
+pub fn observe(object: &DynamicObject, plan: &Plan) -> Run {
+    let view = View::of(object);
+    let stop = match view.spec.shutdown.as_deref() {
+        Some("Stop") => Some(StopRequest::Stop),
+        Some("Terminate") => Some(StopRequest::Terminate),
+        // Argo knows no other; whatever it is, somebody wants no more.
+        Some(other) if !other.is_empty() => Some(StopRequest::Stop),
+        Some(_) | None => None,
+    };
+    let nodes = plan
+        .steps
+        .iter()
+        .filter_map(|step| Some(node(step, view.node(step)?.1)))
+        .collect();
+    Run {
+        phase: view.phase().to_owned(),
+        picked_up: !view.phase().is_empty(),
+        finished: view.finished(),
+        message: view.status.message.clone().filter(|m| !m.is_empty()),
+        stopped_by: stop.and_then(|_| stopped_by(object)),
+        stop,
+        suspended: view.spec.suspend.unwrap_or(false),
+        unsupported: view.unsupported(),
+        nodes,
+    }
+}
+
+fn node(step: &PlanStep, node: &NodeStatus) -> Node {
+    Node {
+        step: step.name.clone(),
+        phase: node.node_phase(),
+        message: node.message.clone().filter(|m| !m.is_empty()),
+        started_at: time(node.started_at.as_ref()),
+        finished_at: time(node.finished_at.as_ref()),
+        ended_by: node.ended_by(),
+    }
+}
+
+fn time(text: Option<&String>) -> Option<Timestamp> {
+    text?.parse().ok()
+}
+
+fn stopped_by(object: &DynamicObject) -> Option<String> {
+    let labels = object.labels();
+    let action = labels.get(ACTION_LABEL)?;
+    if action != "Stop" && action != "Terminate" {
+        return None;
+    }
+    ACTOR_LABELS.iter().find_map(|label| labels.get(*label)).cloned()
+}

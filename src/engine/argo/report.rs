@@ -1,0 +1,76 @@
+//! Verdicts → one merge patch.
+
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use serde_json::{Map, Value, json};
+
+use super::{
+    RESULT,
+    object::{NodeStatus, View},
+    text,
+};
+use crate::{api::conditions::whole_seconds, engine::Report, plan::Plan};
+
+/// The patch for all reports, or `None` if there is nothing to say.
+pub fn report(
+    object: &DynamicObject,
+    plan: &Plan,
+    reports: &[(String, Report)],
+    now: Timestamp,
+) -> Option<Value> {
+    let view = View::of(object);
+    if view.finished() || view.unsupported().is_some() {
+        return None;
+    }
+    // Without it the patch would not be guarded.
+    let resource_version = object.metadata.resource_version.as_ref()?;
+    let mut nodes = Map::new();
+    for (step, report) in reports {
+        let Some((id, node)) = plan
+            .step(step)
+            .and_then(|s| view.node(s))
+            .filter(|(_, node)| node.waits())
+        else {
+            continue;
+        };
+        if let Some(change) = change(node, report, now) {
+            nodes.insert(id.to_owned(), change);
+        }
+    }
+    (!nodes.is_empty())
+        .then(|| json!({"metadata": {"resourceVersion": resource_version}, "status": {"nodes": nodes}}))
+}
+
+fn change(node: &NodeStatus, report: &Report, now: Timestamp) -> Option<Value> {
+    match report {
+        Report::Message(message) => {
+            let message = text::message(message);
+            (node.message.as_deref() != Some(&message)).then(|| json!({"message": message}))
+        }
+        Report::Succeeded(message) => Some(ending(node, "Succeeded", message, now)),
+        Report::Failed(message) => Some(ending(node, "Failed", message, now)),
+    }
+}
+
+/// What Argo's own `argo node set` writes: the output gets its value and is no longer to be supplied.
+fn ending(node: &NodeStatus, phase: &str, message: &str, now: Timestamp) -> Value {
+    let message = text::message(message);
+    let result = json!({"name": RESULT, "value": message});
+    // A merge patch replaces a list as a whole: outputs that a user's template added are kept.
+    let others = node
+        .outputs
+        .as_ref()
+        .and_then(|o| o.get("parameters"))
+        .and_then(Value::as_array);
+    let others = others
+        .into_iter()
+        .flatten()
+        .filter(|p| p.get("name").and_then(Value::as_str) != Some(RESULT));
+    let parameters: Vec<Value> = std::iter::once(result).chain(others.cloned()).collect();
+    json!({
+        "phase": phase,
+        "message": message,
+        "finishedAt": whole_seconds(now).to_string(),
+        "outputs": {"parameters": parameters},
+    })
+}
