@@ -9,4 +9,6 @@ pub mod engine;
 pub mod hooks;
 pub mod openshift;
 pub mod plan;
+pub mod schedule;
+pub mod text;
 pub mod world;

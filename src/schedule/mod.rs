@@ -1,0 +1,21 @@
+//! When runs happen, when they do not, and to which version: pure.
+//!
+//! - [`cron`]: five-field expressions on wall-clock time, as robfig/cron's `ParseStandard` reads them
+//! - [`iso_week`]: the rhythm by ISO 8601 week
+//! - [`time_zone`]: zones, and which instant a wall-clock time is
+//! - [`occurrences`]: the three together, a [`Schedule`]
+//! - [`suspension`]: the windows without upgrades
+//! - [`version`]: which of the offered versions
+
+pub mod cron;
+pub mod iso_week;
+pub mod occurrences;
+pub mod suspension;
+pub mod time_zone;
+pub mod version;
+
+#[cfg(test)]
+mod reference;
+
+pub use occurrences::{Parsed, Schedule, ScheduleError};
+pub use time_zone::{ZoneError, Zones};
