@@ -11,4 +11,5 @@ pub mod openshift;
 pub mod plan;
 pub mod schedule;
 pub mod text;
+pub mod simulator;
 pub mod world;

@@ -1,0 +1,468 @@
+//! Runs [`super::openshift`] against an API server: watches, decides, writes.
+//!
+//! A write that fails is not repeated as such: the next decision is made from what is there then.
+
+use std::{fmt::Debug, time::Duration};
+
+use futures::{
+    StreamExt, TryStreamExt,
+    stream::{BoxStream, select_all},
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams,
+        Preconditions,
+    },
+    runtime::{
+        WatchStreamExt,
+        reflector::{self, Store, store::Writer},
+        watcher,
+    },
+};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tracing::{debug, info, warn};
+
+use super::openshift::{
+    self, Cluster, SIMULATED, Settings,
+    faults,
+    initial::{self, Initial},
+    write::{PodRef, Target, Write},
+};
+use crate::openshift::{
+    cluster_operator::ClusterOperator,
+    cluster_version::{self, ClusterVersion},
+    infrastructure::Infrastructure,
+    machine_config::MachineConfig,
+    machine_config_pool::MachineConfigPool,
+};
+
+/// How long to wait for the watches to show what was just written.
+const AFTER_A_WRITE: Duration = Duration::from_millis(100);
+/// How long to wait for anything, at most.
+const IDLE: Duration = Duration::from_secs(5);
+/// A call that takes longer is given up.
+const CALL: Duration = Duration::from_secs(10);
+
+/// Why the simulator can't run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A kind is missing.
+    #[error("the API server does not serve {0}: install OpenShift's CRDs first")]
+    MissingKind(String),
+    /// Somebody's real cluster.
+    #[error(
+        "ClusterVersion `version` exists without label {SIMULATED}: this looks like a real OpenShift cluster, which is left alone; use an empty one"
+    )]
+    RealCluster,
+    /// The API server refused or could not be reached.
+    #[error("could not {action}: {source}")]
+    Api {
+        /// What was attempted.
+        action: String,
+        /// Why it failed.
+        source: kube::Error,
+    },
+}
+
+/// Whether the Infrastructure kind is served; an error if one of the kinds that are needed is not.
+///
+/// An API server that does not answer is waited for.
+pub async fn check_kinds(client: &Client) -> Result<bool, Error> {
+    for (name, is_served) in [
+        ("ClusterVersion", is_served::<ClusterVersion>(client).await?),
+        ("ClusterOperator", is_served::<ClusterOperator>(client).await?),
+        ("MachineConfigPool", is_served::<MachineConfigPool>(client).await?),
+        ("MachineConfig", is_served::<MachineConfig>(client).await?),
+    ] {
+        if !is_served {
+            return Err(Error::MissingKind(name.to_owned()));
+        }
+    }
+    is_served::<Infrastructure>(client).await
+}
+
+async fn is_served<K>(client: &Client) -> Result<bool, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let api = Api::<K>::all(client.clone());
+    loop {
+        match api.list_metadata(&ListParams::default().limit(1)).await {
+            Ok(_) => return Ok(true),
+            Err(error) if is_code(&error, 404) => return Ok(false),
+            Err(error @ kube::Error::Api(_)) => {
+                let action = format!("list {}", K::plural(&()));
+                return Err(Error::Api { action, source: error });
+            }
+            Err(error) => {
+                warn!("the API server does not answer, trying again: {error}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+fn is_code(error: &kube::Error, code: u16) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+/// Refuses to touch a ClusterVersion that the simulator did not make.
+pub async fn refuse_real_cluster(client: &Client) -> Result<(), Error> {
+    let api = Api::<ClusterVersion>::all(client.clone());
+    let found = api.get_metadata_opt(cluster_version::NAME).await;
+    match found {
+        Ok(Some(object)) if !object.labels().contains_key(SIMULATED) => Err(Error::RealCluster),
+        Ok(_) => Ok(()),
+        Err(source) => Err(Error::Api {
+            action: "read ClusterVersion version".to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Deletes the simulated cluster, also pools and operators that were added to it, and waits until it is gone.
+pub async fn reset(client: &Client, with_infrastructure: bool) -> Result<(), Error> {
+    let (all, ours) = (ListParams::default(), ListParams::default().labels(SIMULATED));
+    delete_all::<ClusterVersion>(Api::all(client.clone()), &all).await?;
+    delete_all::<ClusterOperator>(Api::all(client.clone()), &all).await?;
+    delete_all::<MachineConfigPool>(Api::all(client.clone()), &all).await?;
+    delete_all::<MachineConfig>(Api::all(client.clone()), &all).await?;
+    if with_infrastructure {
+        delete_all::<Infrastructure>(Api::all(client.clone()), &all).await?;
+    }
+    let workload = Api::<k8s_openapi::api::apps::v1::Deployment>::namespaced(client.clone(), initial::WORKLOAD);
+    delete_all(workload, &all).await?;
+    let nodes = Api::<Node>::all(client.clone());
+    let names = list(&nodes, &ours).await?;
+    for name in names.iter().map(|(_, name)| name) {
+        let on_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
+        for (namespace, pod) in list(&Api::<Pod>::all(client.clone()), &on_node).await? {
+            let api = Api::<Pod>::namespaced(client.clone(), &namespace);
+            let now = DeleteParams::default().grace_period(0);
+            ignore_gone(api.delete(&pod, &now).await.map(drop), "delete a pod of a fake node")?;
+        }
+    }
+    delete_all(nodes, &ours).await?;
+    let controls = Api::<ConfigMap>::namespaced(client.clone(), faults::NAMESPACE);
+    ignore_gone(
+        controls.delete(faults::NAME, &DeleteParams::default()).await.map(drop),
+        "delete the simulator's ConfigMap",
+    )
+}
+
+async fn list<K>(api: &Api<K>, what: &ListParams) -> Result<Vec<(String, String)>, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let found = api.list_metadata(what).await.map_err(|source| Error::Api {
+        action: format!("list {}", K::plural(&())),
+        source,
+    })?;
+    let names = found.items.iter().map(|o| (o.namespace().unwrap_or_default(), o.name_any()));
+    Ok(names.collect())
+}
+
+async fn delete_all<K>(api: Api<K>, what: &ListParams) -> Result<(), Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    loop {
+        let action = format!("delete {}", K::plural(&()));
+        let deleted = api.delete_collection(&DeleteParams::default(), what).await;
+        ignore_gone(deleted.map(drop), &action)?;
+        if list(&api, what).await?.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(AFTER_A_WRITE).await;
+    }
+}
+
+fn ignore_gone(result: kube::Result<()>, action: &str) -> Result<(), Error> {
+    match result {
+        Err(source) if !is_code(&source, 404) => Err(Error::Api {
+            action: action.to_owned(),
+            source,
+        }),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// What the watches have seen.
+struct Stores {
+    cluster_versions: Store<ClusterVersion>,
+    operators: Store<ClusterOperator>,
+    pools: Store<MachineConfigPool>,
+    machine_configs: Store<MachineConfig>,
+    nodes: Store<Node>,
+    pods: Store<Pod>,
+    infrastructures: Option<Store<Infrastructure>>,
+    controls: Store<ConfigMap>,
+}
+
+type Changes = BoxStream<'static, ()>;
+
+impl Stores {
+    fn watch(client: &Client, with_infrastructure: bool) -> (Self, Changes) {
+        let mut changes = Vec::new();
+        let all = watcher::Config::default();
+        let controls = Api::<ConfigMap>::namespaced(client.clone(), faults::NAMESPACE);
+        let by_name = all.clone().fields(&format!("metadata.name={}", faults::NAME));
+        let stores = Self {
+            cluster_versions: watch(Api::all(client.clone()), all.clone(), &mut changes),
+            operators: watch(Api::all(client.clone()), all.clone(), &mut changes),
+            pools: watch(Api::all(client.clone()), all.clone(), &mut changes),
+            machine_configs: watch(Api::all(client.clone()), all.clone(), &mut changes),
+            nodes: watch(Api::all(client.clone()), all.clone().labels(SIMULATED), &mut changes),
+            pods: watch(Api::all(client.clone()), all.clone(), &mut changes),
+            infrastructures: with_infrastructure.then(|| watch(Api::all(client.clone()), all, &mut changes)),
+            controls: watch(controls, by_name, &mut changes),
+        };
+        (stores, select_all(changes).boxed())
+    }
+
+    fn are_ready(&self) -> bool {
+        fn is_ready<K>(store: &Store<K>) -> bool
+        where
+            K: reflector::Lookup<DynamicType = ()> + Clone + 'static,
+        {
+            futures::FutureExt::now_or_never(store.wait_until_ready()).is_some_and(|r| r.is_ok())
+        }
+        is_ready(&self.cluster_versions)
+            && is_ready(&self.operators)
+            && is_ready(&self.pools)
+            && is_ready(&self.machine_configs)
+            && is_ready(&self.nodes)
+            && is_ready(&self.pods)
+            && self.infrastructures.as_ref().is_none_or(is_ready)
+            && is_ready(&self.controls)
+    }
+
+    fn snapshot(&self) -> Cluster {
+        Cluster {
+            cluster_version: find(&self.cluster_versions, cluster_version::NAME),
+            operators: sorted(&self.operators),
+            pools: sorted(&self.pools),
+            machine_configs: sorted(&self.machine_configs),
+            nodes: sorted(&self.nodes),
+            pods: sorted(&self.pods),
+            infrastructure: self
+                .infrastructures
+                .as_ref()
+                .and_then(|s| find(s, crate::openshift::infrastructure::NAME)),
+            controls: find(&self.controls, faults::NAME),
+        }
+    }
+}
+
+fn watch<K>(api: Api<K>, config: watcher::Config, changes: &mut Vec<Changes>) -> Store<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let writer = Writer::<K>::default();
+    let store = writer.as_reader();
+    let events = watcher(api, config)
+        .default_backoff()
+        .reflect(writer)
+        .inspect_err(|error| debug!("watch of {}: {error}", K::plural(&())))
+        .map(drop);
+    changes.push(events.boxed());
+    store
+}
+
+fn sorted<K>(store: &Store<K>) -> Vec<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let mut all: Vec<K> = store.state().iter().map(|o| (**o).clone()).collect();
+    all.sort_by_key(|o| (o.namespace(), o.name_any()));
+    all
+}
+
+fn find<K>(store: &Store<K>, name: &str) -> Option<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store.find(|o| o.name_any() == name).map(|o| (*o).clone())
+}
+
+/// Simulates until dropped. `on_ready` is called once, when the initial cluster is there.
+pub async fn run(
+    client: Client,
+    initial: &Initial,
+    settings: &Settings,
+    with_pods: bool,
+    mut on_ready: impl FnMut(),
+) {
+    let (stores, mut changes) = Stores::watch(&client, initial.with_infrastructure);
+    let mut log = Log::default();
+    let mut is_ready = false;
+    if with_pods {
+        apply(&client, initial::workload(initial), &mut log).await;
+    }
+    loop {
+        let mut wait = IDLE;
+        if stores.are_ready() {
+            let (cluster, now) = (stores.snapshot(), Timestamp::now());
+            let step = openshift::next(&cluster, now, settings);
+            log.problems(step.problems);
+            let mut writes = step.writes;
+            if !is_ready {
+                if initial::is_ready(&cluster, initial, now) && writes.is_empty() {
+                    is_ready = true;
+                    on_ready();
+                } else {
+                    writes = merge(initial::ensure(&cluster, initial, now), writes);
+                }
+            }
+            if let Some(at) = step.wake_at {
+                wait = wait.min(at.duration_since(now).try_into().unwrap_or_default());
+            }
+            if !writes.is_empty() {
+                wait = wait.min(AFTER_A_WRITE);
+            }
+            apply(&client, writes, &mut log).await;
+        }
+        // Time passes or something changes; whatever else has changed by then is taken along.
+        if let Ok(Some(())) = tokio::time::timeout(wait, changes.next()).await {
+            while let Some(Some(())) = futures::FutureExt::now_or_never(changes.next()) {}
+        }
+    }
+}
+
+/// One write an object: what the initial cluster needs goes first.
+fn merge(mut first: Vec<Write>, second: Vec<Write>) -> Vec<Write> {
+    let taken: Vec<Target> = first.iter().filter_map(|w| target(w).cloned()).collect();
+    first.extend(second.into_iter().filter(|w| target(w).is_none_or(|t| !taken.contains(t))));
+    first
+}
+
+fn target(write: &Write) -> Option<&Target> {
+    match write {
+        Write::Patch { target, .. } => Some(target),
+        Write::Create(..) | Write::Evict(_) | Write::Bind(..) | Write::FinishDeletion(_) => None,
+    }
+}
+
+/// What was said last, so that nothing is said twice in a row.
+#[derive(Default)]
+struct Log {
+    problems: Vec<String>,
+    failure: String,
+}
+
+impl Log {
+    fn problems(&mut self, problems: Vec<String>) {
+        if problems != self.problems {
+            problems.iter().for_each(|p| warn!("{p}"));
+            self.problems = problems;
+        }
+    }
+
+    fn failure(&mut self, failure: String) {
+        if failure != self.failure {
+            warn!("{failure}");
+            self.failure = failure;
+        }
+    }
+}
+
+async fn apply(client: &Client, writes: Vec<Write>, log: &mut Log) {
+    for write in writes {
+        let name = describe(&write);
+        let result = match tokio::time::timeout(CALL, apply_one(client, write)).await {
+            Ok(result) => result,
+            Err(_) => {
+                log.failure(format!("could not {name}: no answer within {} s", CALL.as_secs()));
+                continue;
+            }
+        };
+        match result {
+            Ok(()) => info!("{name}"),
+            // Somebody was faster (409), or it is gone (404), or a budget says no (429): decided anew.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 429) => {
+                debug!("could not {name}: {}", status.message);
+            }
+            Err(error) => log.failure(format!("could not {name}: {error}")),
+        }
+    }
+}
+
+fn describe(write: &Write) -> String {
+    let pod = |p: &PodRef| format!("pod {}/{}", p.namespace, p.name);
+    match write {
+        Write::Create(resource, object) => format!("create {} {}", resource.kind, object.name_any()),
+        Write::Patch { target, status, .. } => {
+            let part = if *status { " status" } else { "" };
+            format!("write {} {}{part}", target.resource.kind, target.name)
+        }
+        Write::Evict(p) => format!("evict {}", pod(p)),
+        Write::Bind(p, node) => format!("bind {} to node {node}", pod(p)),
+        Write::FinishDeletion(p) => format!("end {}", pod(p)),
+    }
+}
+
+async fn apply_one(client: &Client, write: Write) -> kube::Result<()> {
+    match write {
+        Write::Create(resource, object) => {
+            let api = dynamic(client, &resource, object.namespace().as_deref());
+            api.create(&PostParams::default(), &object).await.map(drop)
+        }
+        Write::Patch { target, status, patch } => {
+            let api = dynamic(client, &target.resource, target.namespace.as_deref());
+            let (params, patch) = (PatchParams::default(), Patch::<()>::Json(patch));
+            if status {
+                api.patch_status(&target.name, &params, &patch).await.map(drop)
+            } else {
+                api.patch(&target.name, &params, &patch).await.map(drop)
+            }
+        }
+        Write::Evict(pod) => {
+            let params = EvictParams {
+                delete_options: Some(only(&pod)),
+                ..EvictParams::default()
+            };
+            pods(client, &pod).evict(&pod.name, &params).await.map(drop)
+        }
+        Write::Bind(pod, node) => {
+            let binding = json!({
+                "apiVersion": "v1", "kind": "Binding",
+                "metadata": {"name": pod.name, "uid": pod.uid},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            });
+            let params = PostParams::default();
+            let api = pods(client, &pod);
+            let answer: kube::Result<serde_json::Value> =
+                api.create_subresource("binding", &pod.name, &params, &binding).await;
+            answer.map(drop)
+        }
+        Write::FinishDeletion(pod) => {
+            let params = only(&pod).grace_period(0);
+            pods(client, &pod).delete(&pod.name, &params).await.map(drop)
+        }
+    }
+}
+
+fn only(pod: &PodRef) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(pod.uid.clone()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    }
+}
+
+fn pods(client: &Client, pod: &PodRef) -> Api<Pod> {
+    Api::namespaced(client.clone(), &pod.namespace)
+}
+
+fn dynamic(client: &Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+        None => Api::all_with(client.clone(), resource),
+    }
+}

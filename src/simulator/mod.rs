@@ -1,0 +1,6 @@
+//! A cluster that is not there: OpenShift's operators, simulated against any Kubernetes API.
+//!
+//! [`openshift`] decides (pure: objects and the time in, writes out), [`driver`] talks to the API.
+
+pub mod driver;
+pub mod openshift;

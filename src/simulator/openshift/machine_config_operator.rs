@@ -1,0 +1,248 @@
+//! The machine-config operator: renders the pools' configurations, hands them to the nodes within `maxUnavailable`,
+//! and reports the pools' status. What then happens on a node is in [`super::node_update`].
+
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::util::intstr::IntOrString};
+use kube::ResourceExt;
+
+use super::{
+    Context, MACHINE_CONFIG, Step, UPDATING_TO, annotate, annotation, cluster_version_operator::Turn, conditions,
+    node_update, write,
+};
+use crate::{
+    api::{label_selector::label_selector_matches, names},
+    openshift::{
+        cluster_operator::ClusterOperator,
+        machine_config::{MachineConfig, MachineConfigSpec, RELEASE_VERSION},
+        machine_config_pool::{Configuration, MachineConfigPool, MachineConfigPoolStatus},
+        node::{CURRENT_CONFIG, DESIRED_CONFIG, STATE},
+    },
+};
+
+/// One reconciliation of all pools and nodes.
+pub(super) fn sync(context: Context<'_>, step: &mut Step) {
+    for pool in &context.cluster.pools {
+        let mut new = pool.clone();
+        render(context, pool, &mut new, step);
+        new.status = Some(status(context, pool));
+        step.update(pool, &new);
+    }
+    let mut nodes = context.cluster.nodes.clone();
+    if !context.faults.hold.pools {
+        for node in &mut nodes {
+            node_update::advance(context, node, step);
+        }
+        for pool in context.cluster.pools.iter().filter(|p| !p.spec.paused) {
+            assign(context, pool, &mut nodes);
+        }
+    }
+    for (old, node) in context.cluster.nodes.iter().zip(&mut nodes) {
+        adopt(context, node);
+        node_update::report_ready(context, node, step);
+        step.update(old, node);
+    }
+}
+
+/// Sets `spec.configuration` of a pool to the MachineConfig of the release that the machine-config operator runs.
+fn render(context: Context<'_>, pool: &MachineConfigPool, new: &mut MachineConfigPool, step: &mut Step) {
+    let Some(version) = release_to_render(context, pool) else {
+        return;
+    };
+    let name = rendered_name(&pool.name_any(), &version);
+    if !context.cluster.machine_configs.iter().any(|c| c.name_any() == name) {
+        step.writes.extend(write::create(&rendered(&name, &version)));
+        return;
+    }
+    new.spec.configuration.name = name;
+}
+
+fn rendered_name(pool: &str, version: &str) -> String {
+    format!("rendered-{pool}-{}", names::hash(&format!("{pool} {version}"), 32))
+}
+
+fn rendered(name: &str, version: &str) -> MachineConfig {
+    let mut config = MachineConfig::new(name, MachineConfigSpec::default());
+    annotate(&mut config, RELEASE_VERSION, version);
+    let controller = "machineconfiguration.openshift.io/generated-by-controller-version";
+    annotate(&mut config, controller, names::hash(version, 40));
+    config
+}
+
+/// The release that a pool is to be rendered for; `None` leaves the pool as it is.
+///
+/// The new machine-config operator renders in the middle of its turn: until then a pool that knows nothing of the new
+/// release says Updated, which fools whoever reads the pools alone.
+fn release_to_render(context: Context<'_>, pool: &MachineConfigPool) -> Option<String> {
+    let operators = &context.cluster.operators;
+    let operator = operators.iter().find(|o| o.name_any() == MACHINE_CONFIG)?;
+    let runs = operator.operator_version()?;
+    let next = annotation(operator, UPDATING_TO);
+    if next.is_empty() || next == runs {
+        return Some(runs.to_owned());
+    }
+    if !context.faults.hold.control_plane && Turn::of_machine_config(context, operator).is_half_done() {
+        return Some(next.to_owned());
+    }
+    pool.spec.configuration.name.is_empty().then(|| runs.to_owned())
+}
+
+/// The pool of a node: master, else the first custom pool that selects it, else worker.
+pub(super) fn pool_of<'a>(pools: &'a [MachineConfigPool], node: &Node) -> Option<&'a MachineConfigPool> {
+    let selects = |p: &&MachineConfigPool| {
+        let selector = p.spec.node_selector.as_ref();
+        selector.is_some_and(|s| label_selector_matches(s, node.labels()))
+    };
+    let rank = |p: &&MachineConfigPool| match p.name_any().as_str() {
+        "master" => 0,
+        "worker" => 2,
+        _ => 1,
+    };
+    pools.iter().filter(selects).min_by_key(rank)
+}
+
+/// A node that has just joined was installed with its pool's configuration.
+fn adopt(context: Context<'_>, node: &mut Node) {
+    if node.annotations().contains_key(STATE) {
+        return;
+    }
+    let pool = pool_of(&context.cluster.pools, node);
+    let config = pool.map_or("", |p| p.spec.configuration.name.as_str());
+    if !config.is_empty() {
+        node_update::install(node, &config.to_owned());
+    }
+}
+
+/// Hands the pool's configuration to as many nodes as may be away.
+fn assign(context: Context<'_>, pool: &MachineConfigPool, nodes: &mut [Node]) {
+    let wanted = &pool.spec.configuration.name;
+    let pools = &context.cluster.pools;
+    let is_member = |n: &&mut Node| pool_of(pools, n).is_some_and(|p| p.name_any() == pool.name_any());
+    let mut members: Vec<&mut Node> = nodes.iter_mut().filter(is_member).collect();
+    if wanted.is_empty() {
+        return;
+    }
+    let away = members.iter().filter(|n| !node_update::is_available(n)).count();
+    let limit = max_unavailable(pool, members.len());
+    let candidates = members
+        .iter_mut()
+        .filter(|n| node_update::is_done(n) && annotation(&***n, CURRENT_CONFIG) != wanted);
+    // A node that is away already may be updated without another one going away.
+    let (gone, here): (Vec<_>, Vec<_>) = candidates.partition(|n| !node_update::is_available(n));
+    let capacity = limit.saturating_sub(away);
+    let of_the_gone = gone.into_iter().take(limit);
+    for node in of_the_gone.chain(here.into_iter().take(capacity)) {
+        annotate(&mut **node, DESIRED_CONFIG, wanted);
+    }
+}
+
+/// `spec.maxUnavailable` in nodes: default 1; a percentage is rounded down, to 1 at least.
+fn max_unavailable(pool: &MachineConfigPool, count: usize) -> usize {
+    match &pool.spec.max_unavailable {
+        None => 1,
+        Some(IntOrString::Int(n)) => usize::try_from(*n).unwrap_or(0),
+        Some(IntOrString::String(text)) => {
+            let percent = text.trim_end_matches('%').parse::<usize>().unwrap_or(0);
+            (percent * count / 100).max(1)
+        }
+    }
+}
+
+/// The status of a pool, which follows from its spec and its nodes.
+fn status(context: Context<'_>, pool: &MachineConfigPool) -> MachineConfigPoolStatus {
+    let (now, wanted) = (context.now, &pool.spec.configuration.name);
+    let pools = &context.cluster.pools;
+    let is_member = |n: &&Node| pool_of(pools, n).is_some_and(|p| p.name_any() == pool.name_any());
+    let members: Vec<&Node> = context.cluster.nodes.iter().filter(is_member).collect();
+    let count = |f: &dyn Fn(&Node) -> bool| {
+        i64::try_from(members.iter().filter(|n| f(n)).count()).unwrap_or(i64::MAX)
+    };
+    let updated = |n: &Node| node_update::is_done(n) && annotation(n, CURRENT_CONFIG) == wanted;
+    let mut status = pool.state();
+    status.observed_generation = pool.metadata.generation.unwrap_or_default();
+    status.machine_count = count(&|_| true);
+    status.updated_machine_count = count(&updated);
+    status.ready_machine_count = count(&|n| updated(n) && node_update::is_available(n));
+    status.unavailable_machine_count = count(&|n| !node_update::is_available(n));
+    status.degraded_machine_count = count(&node_update::is_degraded);
+    let all = &mut status.conditions;
+    let is_updated = status.updated_machine_count == status.machine_count
+        && status.ready_machine_count == status.machine_count
+        && status.unavailable_machine_count == 0;
+    let line = format!("MachineConfig {wanted}");
+    if is_updated {
+        let message = format!("All nodes are updated with {line}");
+        conditions::set(all, "Updated", "True", "", &message, now);
+        conditions::set(all, "Updating", "False", "", "", now);
+        status.configuration = Configuration {
+            name: wanted.clone(),
+            ..status.configuration
+        };
+    } else {
+        conditions::set(all, "Updated", "False", "", "", now);
+        let message = if pool.spec.paused {
+            format!("Pool is paused; will not update to {line}")
+        } else {
+            format!("All nodes are updating to {line}")
+        };
+        let updating = conditions::truth(!pool.spec.paused);
+        conditions::set(all, "Updating", updating, "", &message, now);
+    }
+    report_degraded(&members, &mut status, now);
+    status
+}
+
+fn report_degraded(members: &[&Node], status: &mut MachineConfigPoolStatus, now: jiff::Timestamp) {
+    let count = status.degraded_machine_count;
+    let all = &mut status.conditions;
+    conditions::set(all, "RenderDegraded", "False", "", "", now);
+    if count == 0 {
+        conditions::set(all, "NodeDegraded", "False", "", "", now);
+        conditions::set(all, "Degraded", "False", "", "", now);
+        return;
+    }
+    let reasons: Vec<String> = members
+        .iter()
+        .filter(|n| node_update::is_degraded(n))
+        .map(|n| format!("Node {} is reporting: {:?}", n.name_any(), annotation(*n, node_update::REASON)))
+        .collect();
+    let reason = format!("{count} nodes are reporting degraded status on sync");
+    conditions::set(all, "NodeDegraded", "True", &reason, &reasons.join(", "), now);
+    conditions::set(all, "Degraded", "True", "", "", now);
+}
+
+/// What keeps the machine-config operator from reporting `version`: the first required pool that is not there yet.
+pub(super) fn unfinished_required_pool(cluster: &super::Cluster, version: &str) -> Option<String> {
+    let required = cluster.pools.iter().filter(|p| p.is_required_for_upgrade());
+    required
+        .filter(|pool| !has_reached(pool, version))
+        .map(|pool| {
+            let name = pool.name_any();
+            if pool.spec.paused {
+                format!("required MachineConfigPool {name} is paused and cannot sync until it is unpaused")
+            } else {
+                format!("waiting for required MachineConfigPool {name} to finish its update")
+            }
+        })
+        .next()
+}
+
+fn has_reached(pool: &MachineConfigPool, version: &str) -> bool {
+    let (name, status) = (rendered_name(&pool.name_any(), version), pool.state());
+    pool.spec.configuration.name == name
+        && status.configuration.name == name
+        && Some(status.observed_generation) == pool.metadata.generation
+        && status.updated_machine_count == status.machine_count
+}
+
+/// Whether every pool has its rendered configuration and a status, every node its annotations: the cluster is usable.
+pub(super) fn is_settled(cluster: &super::Cluster) -> bool {
+    let operators: &[ClusterOperator] = &cluster.operators;
+    operators.iter().all(|o| !o.conditions().is_empty())
+        && cluster
+            .pools
+            .iter()
+            .all(|p| !p.conditions().is_empty() && !p.state().configuration.name.is_empty())
+        && cluster
+            .nodes
+            .iter()
+            .all(|n| n.annotations().contains_key(STATE) && node_update::has_condition(n))
+}
