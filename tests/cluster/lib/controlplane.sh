@@ -1,0 +1,250 @@
+# shellcheck shell=bash
+# A control plane: etcd, API server, controller-manager, Argo Workflows. The big
+# cluster and each lane have one; they differ in the variables CP_* only. Sourced.
+
+# shellcheck source=pki.sh
+source "$TESTBED_ROOT/lib/pki.sh"
+
+# The address that pods reach the API server by. It sits on the loopback
+# interface, so the cluster needs no address of the machine.
+NODE_IP=10.99.0.1
+NODE_NAME=real-0
+SERVICE_RANGE=10.96.0.0/16
+KUBERNETES_SERVICE_IP=10.96.0.1
+CP_CONTROLPLANE=(argo controller-manager apiserver etcd)
+
+# use_cluster: the variables of the big cluster.
+use_cluster() {
+    CP_NAME=cluster CP_DIR=$TESTBED_DIR/cluster CP_LANE=''
+    CP_ETCD_PORT=2379 CP_ETCD_PEER_PORT=2380 CP_API_PORT=6443
+    CP_CONTROLLER_MANAGER_PORT=10257
+    CP_MODULES=("${ALL_MODULES[@]}")
+    use_common
+}
+
+# use_lane N: the variables of a lane. Its ports are below those that the kernel
+# gives to outgoing connections.
+use_lane() {
+    [[ ${1:-} =~ ^[0-7]$ ]] || fail "a lane is a number from 0 to 7"
+    local base=$((21000 + $1 * 10))
+    CP_NAME="lane $1" CP_DIR=$TESTBED_DIR/lane-$1 CP_LANE=$1
+    CP_ETCD_PORT=$base CP_ETCD_PEER_PORT=$((base + 1)) CP_API_PORT=$((base + 2))
+    CP_CONTROLLER_MANAGER_PORT=$((base + 3))
+    CP_MODULES=("${LANE_MODULES[@]}")
+    use_common
+}
+
+use_common() {
+    CP_API_URL=https://127.0.0.1:$CP_API_PORT
+    PATH=$(module_path "${CP_MODULES[@]}"):$PATH
+    export KUBECONFIG=$CP_DIR/kubeconfig/admin
+}
+
+# The run directory may lie in /tmp, which everybody can write to: it must be
+# ours and closed to others, for it holds the keys of the cluster.
+make_run_directory() {
+    mkdir -p -m 700 "$TESTBED_DIR"
+    [[ -O $TESTBED_DIR && ! -L $TESTBED_DIR ]] || fail "$TESTBED_DIR is not ours"
+    mkdir -p "$CP_DIR"
+}
+
+print_env() {
+    printf 'export TESTBED_DIR=%q\n' "$TESTBED_DIR"
+    printf 'export KUBECONFIG=%q\n' "$CP_DIR/kubeconfig/admin"
+    printf 'export TESTBED_SIMULATOR_KUBECONFIG=%q\n' "$CP_DIR/kubeconfig/simulator"
+    printf 'export TESTBED_API_URL=%q\n' "$CP_API_URL"
+    printf 'export TESTBED_LOGS=%q\n' "$CP_DIR/logs"
+    local name variable
+    for name in etcd apiserver controller-manager argo "$@"; do
+        variable=${name^^}
+        printf 'export %s_PID_FILE=%q\n' "${variable//-/_}" "$CP_DIR/run/$name.pid"
+    done
+    # Not the whole PATH: what is evaluated twice must not grow.
+    printf 'case ":$PATH:" in *:%q:*) ;; *) export PATH=%q:"$PATH" ;; esac\n' \
+        "$(module_dir kubernetes)" "$(module_path "${CP_MODULES[@]}")"
+}
+
+# --- components --------------------------------------------------------------
+
+start_etcd() {
+    ! is_running etcd || return 0
+    mkdir -p "$CP_DIR/etcd"
+    chmod 700 "$CP_DIR/etcd"
+    # No fsync: the data needs to survive a killed process, not a power cut.
+    spawn etcd etcd --name testbed --data-dir "$CP_DIR/etcd" --unsafe-no-fsync --log-level warn \
+        --listen-client-urls "http://127.0.0.1:$CP_ETCD_PORT" \
+        --advertise-client-urls "http://127.0.0.1:$CP_ETCD_PORT" \
+        --listen-peer-urls "http://127.0.0.1:$CP_ETCD_PEER_PORT" \
+        --initial-advertise-peer-urls "http://127.0.0.1:$CP_ETCD_PEER_PORT" \
+        --initial-cluster "testbed=http://127.0.0.1:$CP_ETCD_PEER_PORT"
+}
+
+# The audit log is chosen when the cluster comes up and kept over a restart of
+# the API server: TESTBED_AUDIT=1, or the name of an audit level.
+choose_audit() {
+    local level=${TESTBED_AUDIT:-0}
+    case $level in
+        '' | 0) return 0 ;;
+        1) level=Metadata ;;
+    esac
+    cat >"$CP_DIR/audit-policy.yaml" <<END
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: $level
+END
+}
+
+start_apiserver() {
+    ! is_running apiserver || return 0
+    local pki=$CP_DIR/pki options=()
+    if [[ -e $CP_DIR/audit-policy.yaml ]]; then
+        options+=("--audit-policy-file=$CP_DIR/audit-policy.yaml"
+            "--audit-log-path=$CP_DIR/logs/audit.log")
+    fi
+    if [[ -n $CP_LANE ]]; then
+        # No pods, so nobody asks for the Service `kubernetes`; and endpoints
+        # can't be a loopback address.
+        options+=(--bind-address=127.0.0.1 --advertise-address=127.0.0.1
+            --endpoint-reconciler-type=none)
+    else
+        options+=(--bind-address=0.0.0.0 "--advertise-address=$NODE_IP"
+            "--kubelet-client-certificate=$pki/apiserver-kubelet-client.crt"
+            "--kubelet-client-key=$pki/apiserver-kubelet-client.key"
+            --kubelet-preferred-address-types=InternalIP)
+    fi
+    spawn apiserver kube-apiserver "${options[@]}" \
+        --secure-port="$CP_API_PORT" \
+        --etcd-servers="http://127.0.0.1:$CP_ETCD_PORT" \
+        --service-cluster-ip-range="$SERVICE_RANGE" \
+        --authorization-mode=Node,RBAC \
+        --enable-admission-plugins=NodeRestriction \
+        --allow-privileged=true \
+        --client-ca-file="$pki/ca.crt" \
+        --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
+        --service-account-issuer=https://kubernetes.default.svc.cluster.local \
+        --service-account-key-file="$pki/service-account.pub" \
+        --service-account-signing-key-file="$pki/service-account.key" \
+        --profiling=false
+}
+
+start_controller-manager() {
+    ! is_running controller-manager || return 0
+    local pki=$CP_DIR/pki
+    # The nodes of the simulated OpenShift cluster have no kubelet that renews a
+    # lease. Without the very long grace period the node lifecycle controller
+    # would call them unreachable after 50 s, taint them and evict their pods.
+    # It is not switched off, because it also takes away the taint `not-ready`
+    # that every new node gets, and because a fake node whose Ready condition
+    # the simulator sets to False shall be treated like a real one.
+    spawn controller-manager kube-controller-manager \
+        --kubeconfig="$CP_DIR/kubeconfig/controller-manager" \
+        --leader-elect=false \
+        --use-service-account-credentials=true \
+        --node-monitor-grace-period=87600h --node-startup-grace-period=87600h \
+        --root-ca-file="$pki/ca.crt" \
+        --cluster-signing-cert-file="$pki/ca.crt" --cluster-signing-key-file="$pki/ca.key" \
+        --service-account-private-key-file="$pki/service-account.key" \
+        --bind-address=127.0.0.1 --secure-port="$CP_CONTROLLER_MANAGER_PORT" \
+        --profiling=false
+}
+
+start_argo() {
+    ! is_running argo || return 0
+    # DEFAULT_REQUEUE_TIME: how soon a workflow that changed is looked at again
+    # (10 s otherwise). The health endpoint is bound to port 6060 of the machine
+    # and can't be moved; when several controllers run, all but the first log
+    # that the port is taken and go on.
+    spawn argo env LEADER_ELECTION_DISABLE=true DEFAULT_REQUEUE_TIME=1s \
+        workflow-controller --kubeconfig "$CP_DIR/kubeconfig/argo" \
+        --namespace "$ARGO_NAMESPACE" \
+        --executor-image localhost/argoexec:v4.1.4 --executor-image-pull-policy Never \
+        --loglevel info
+}
+
+api_is_ready() { kubectl get --raw /readyz; }
+
+# start_component NAME, stop_component NAME: for tests that want one to fail.
+start_component() {
+    [[ -d $CP_DIR/pki ]] || fail "$CP_NAME is not up"
+    case $1 in
+        apiserver)
+            start_apiserver
+            wait_for apiserver 60 api_is_ready
+            ;;
+        argo | controller-manager | etcd) "start_$1" ;;
+        *) fail "a component is one of apiserver, argo, controller-manager, etcd" ;;
+    esac
+    step "$CP_NAME: $1 runs"
+}
+stop_component() {
+    case $1 in
+        apiserver | argo | controller-manager | etcd) ;;
+        *) fail "a component is one of apiserver, argo, controller-manager, etcd" ;;
+    esac
+    stop 10 "$1"
+    step "$CP_NAME: $1 does not run"
+}
+
+# --- bringing it up ----------------------------------------------------------
+
+apply() { kubectl apply --server-side --force-conflicts --field-manager=testbed "$@" >/dev/null; }
+
+# Everything a control plane needs from outside the checkout: OpenShift's CRDs,
+# those of Argo Workflows, the namespaces.
+apply_foreign_crds() {
+    apply --filename "$(module_dir openshift-api)/crds"
+    apply --filename "$(module_dir argo)/crds"
+}
+
+# Argo's metrics are off: they would take port 9090, which a Prometheus wants,
+# and which only one controller on the machine could have.
+apply_namespaces() {
+    apply --filename - <<END
+apiVersion: v1
+kind: Namespace
+metadata: {name: $OPERATOR_NAMESPACE}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: $ARGO_NAMESPACE}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: workflow-controller-configmap, namespace: $ARGO_NAMESPACE}
+data:
+  metricsConfig: |
+    enabled: false
+END
+}
+
+has_yaml() { compgen -G "$1/*.yaml" >/dev/null; }
+
+apply_own_crds() {
+    if has_yaml "$TESTBED_CHECKOUT/crds"; then
+        apply --filename "$TESTBED_CHECKOUT/crds"
+    else
+        warn "no CRDs of our own: crds/ holds no YAML"
+    fi
+}
+
+crds_are_established() {
+    kubectl wait --for=condition=Established --timeout=30s crd --all
+}
+
+check_ports() {
+    local port
+    for port in "$@"; do
+        ! port_is_taken "$port" || fail "port $port is taken by something else (another TESTBED_DIR?)"
+    done
+}
+
+start_etcd_and_apiserver() {
+    # Nothing of ours runs: then the ports must be free.
+    if ! is_running etcd && ! is_running apiserver; then
+        check_ports "$CP_ETCD_PORT" "$CP_ETCD_PEER_PORT" "$CP_API_PORT" "$CP_CONTROLLER_MANAGER_PORT"
+    fi
+    start_etcd
+    start_apiserver
+}

@@ -1,0 +1,111 @@
+# shellcheck shell=bash
+# How each Go module becomes binaries. Sourced by `build`.
+
+KUBERNETES_VERSION=v1.36.3
+CONTAINERD_VERSION=v2.3.7
+ARGO_VERSION=v4.1.4
+ARGO_MODULE=github.com/argoproj/argo-workflows/v4
+OPENSHIFT_MODULE=github.com/openshift/api
+
+# go_build OUT PACKAGE [OPTION...]: in the current directory.
+go_build() {
+    local out=$1 package=$2 started=$SECONDS
+    shift 2
+    CGO_ENABLED=0 GOFLAGS='' GOWORK=off \
+        go build -mod=readonly -buildvcs=false -trimpath "$@" -o "$out/" "$package"
+    step "  built ${package##*/} in $((SECONDS - started)) s"
+}
+
+# module_cache_dir MODULE: the folder of a required module in the module cache
+# (in the current directory's go.mod), downloaded when it is not there.
+module_cache_dir() {
+    local version
+    version=$(GOFLAGS='' GOWORK=off go list -mod=readonly -m -f '{{.Version}}' "$1")
+    GOFLAGS='' GOWORK=off go mod download -json "$1@$version" |
+        sed -n 's/^[[:space:]]*"Dir": "\(.*\)",$/\1/p'
+}
+
+build_kubernetes() {
+    local out=$1 binary v=k8s.io/component-base/version
+    cd "$TESTBED_ROOT/modules/kubernetes"
+    for binary in kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet; do
+        # Without these the server calls itself v0.0.0-master, and what checks
+        # its version refuses it.
+        go_build "$out" "k8s.io/kubernetes/cmd/$binary" -ldflags \
+            "-s -w -X $v.gitVersion=$KUBERNETES_VERSION -X $v.gitMajor=1 -X $v.gitMinor=36 -X $v.gitTreeState=clean"
+    done
+}
+
+build_etcd() {
+    local out=$1
+    cd "$TESTBED_ROOT/modules/etcd"
+    go_build "$out" go.etcd.io/etcd/server/v3 -ldflags '-s -w'
+    # A package's path that ends in a version is built under the name before it.
+    [[ -e $out/etcd ]] || mv "$out"/server "$out/etcd"
+}
+
+build_containerd() {
+    local out=$1 binary m=github.com/containerd/containerd/v2
+    cd "$TESTBED_ROOT/modules/containerd"
+    for binary in containerd containerd-shim-runc-v2 ctr; do
+        go_build "$out" "$m/cmd/$binary" -tags 'no_btrfs no_devmapper no_zfs' \
+            -ldflags "-s -w -X $m/version.Version=$CONTAINERD_VERSION"
+    done
+}
+
+build_argo() {
+    local out=$1 work=$1.src source binary
+    cd "$TESTBED_ROOT/modules/argo"
+    source=$(module_cache_dir "$ARGO_MODULE")
+
+    # argoexec lacks a file on Linux and the CLI the built user interface, and
+    # the module cache can't be overlaid: so a copy with both is built.
+    rm -rf "$work"
+    mkdir -p "$work"
+    cp -R "$source" "$work/module"
+    chmod -R u+w "$work/module"
+    cp -R patch/. "$work/module/"
+    mkdir -p "$work/module/ui/dist/app"
+    echo 'The user interface is not part of the test cluster.' >"$work/module/ui/dist/app/index.html"
+    cp go.mod go.sum "$work/"
+    cd "$work"
+    go mod edit -replace "$ARGO_MODULE=./module"
+    for binary in workflow-controller argoexec argo; do
+        go_build "$out" "$ARGO_MODULE/cmd/$binary" -ldflags "-s -w -X $ARGO_MODULE.version=$ARGO_VERSION"
+    done
+    cd /
+    rm -rf "$work"
+
+    crds_to_json "$out/crds" "$source"/manifests/base/crds/full/argoproj.io_*.yaml
+}
+
+build_openshift-api() {
+    local out=$1 source config mco
+    cd "$TESTBED_ROOT/modules/openshift-api"
+    source=$(module_cache_dir "$OPENSHIFT_MODULE")
+    config=$source/config/v1/zz_generated.crd-manifests
+    mco=$source/machineconfiguration/v1/zz_generated.crd-manifests
+    # The Default variants are what a cluster without preview features has.
+    crds_to_json "$out/crds" \
+        "$config"/*_clusterversions-Default.crd.yaml \
+        "$config"/*_clusteroperators.crd.yaml \
+        "$config"/*_infrastructures-Default.crd.yaml \
+        "$mco"/*_machineconfigpools-Default.crd.yaml \
+        "$mco"/*_machineconfigs.crd.yaml
+}
+
+# crds_to_json OUT FILE...: JSON is read many times as fast as YAML, and Argo's
+# CRDs are 12 MB. Needs kubectl, so the kubernetes module comes first.
+crds_to_json() {
+    local out=$1 file kubectl
+    shift
+    kubectl=$(module_dir kubernetes)/kubectl
+    mkdir -p "$out"
+    for file in "$@"; do
+        # `annotate --local` is the one way to have kubectl convert a file
+        # without a server.
+        "$kubectl" annotate --local --filename "$file" --output json \
+            "testbed/module-file=${file##*/}" >"$out/$(basename "${file%.yaml}").json"
+    done
+    step "  prepared $# CRDs"
+}
