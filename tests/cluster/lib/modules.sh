@@ -105,7 +105,9 @@ crds_to_json() {
         # `annotate --local` is the one way to have kubectl convert a file
         # without a server.
         "$kubectl" annotate --local --filename "$file" --output json \
-            "testbed/module-file=${file##*/}" >"$out/$(basename "${file%.yaml}").json"
+            "testbed/module-file=${file##*/}" |
+            # Indentation is more than half of it.
+            sed 's/^ *//' | tr -d '\n' >"$out/$(basename "${file%.yaml}").json"
     done
     step "  prepared $# CRDs"
 }
