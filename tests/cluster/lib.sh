@@ -14,6 +14,7 @@ export TESTBED_DIR
 OPERATOR_NAMESPACE=openshift-upgrade
 ARGO_NAMESPACE=argo
 # What the upgrade operator's image is called and which user it runs as.
+# shellcheck disable=SC2034 # used by lib/operator.sh
 OPERATOR_IMAGE=localhost/upgrade-operator:dev
 
 # --- telling -----------------------------------------------------------------

@@ -11,12 +11,17 @@
 NODE_BRIDGE=ouo-testbed0
 NODE_CNI_NETWORK=ouo-testbed
 POD_RANGE=10.244.0.0/24
+# Directories that containerd, the network plugins and the kubelet use without
+# asking; `down` takes away those that were not there before.
+NODE_DIRECTORIES=(/var/lib/cni /var/log/containers /var/lib/kubelet /run/containerd)
 # Sockets of the shims: their path may have 42 characters at most.
 SHIM_SOCKETS=/run/ouo-testbed
 # What the kubelet (kernel.*, vm.*) and the bridge plugin (ip_forward) set.
 NODE_SYSCTLS=(net/ipv4/ip_forward vm/overcommit_memory vm/panic_on_oom
     kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes)
 
+# It would warn of version 1 cgroups at every call.
+export CONTAINERD_SUPPRESS_DEPRECATION_WARNINGS=true
 ctr() { command ctr --address "$CP_DIR/containerd.sock" --namespace k8s.io "$@"; }
 
 # The rule stands in for kube-proxy: it makes the Service `kubernetes`, and only
@@ -32,10 +37,8 @@ node_prepare() {
     for key in "${NODE_SYSCTLS[@]}"; do
         [[ -e $CP_DIR/before/${key//\//.} ]] || cat "/proc/sys/$key" >"$CP_DIR/before/${key//\//.}" 2>/dev/null || true
     done
-    # Directories of the machine that the node makes; `down` takes away only
-    # those that were not there before.
     local path
-    for path in /var/lib/cni /var/log/containers; do
+    for path in "${NODE_DIRECTORIES[@]}"; do
         [[ -d $path || -e $CP_DIR/before/made${path//\//.} ]] || : >"$CP_DIR/before/made${path//\//.}"
     done
     ip -4 -oneline address show dev lo | grep -q " $NODE_IP/" || ip address add "$NODE_IP/32" dev lo
@@ -95,6 +98,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.traci
   runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   BinaryName = "/usr/sbin/runc"
+  Root = "$SHIM_SOCKETS/runc"
   SystemdCgroup = false
 END
 
@@ -235,8 +239,12 @@ remove_our_files() {
             rm -f "$path"
         fi
     done
+    # The kubelet's registration socket for device plugins.
+    if [[ -e $CP_DIR/before/made.var.lib.kubelet ]]; then
+        rm -f /var/lib/kubelet/device-plugins/kubelet.sock
+    fi
     rm -rf --one-file-system "$SHIM_SOCKETS"
-    for path in /var/lib/cni /var/log/containers; do
+    for path in "${NODE_DIRECTORIES[@]}"; do
         if [[ -e $CP_DIR/before/made${path//\//.} && -d $path ]]; then
             find "$path" -depth -type d -empty -delete
         fi
@@ -279,7 +287,7 @@ node_leftovers() {
     our_cgroups | sed 's/^/cgroup /'
     ! ip -4 -oneline address show | grep " $NODE_IP/" || true
     ! iptables-save 2>/dev/null | grep -e "$NODE_IP" -e KUBE- || true
-    for key in /var/lib/cni /var/log/containers; do
+    for key in "${NODE_DIRECTORIES[@]}"; do
         [[ ! -e $CP_DIR/before/made${key//\//.} || ! -e $key ]] || echo "directory $key"
     done
     [[ ! -e $SHIM_SOCKETS ]] || echo "directory $SHIM_SOCKETS"
