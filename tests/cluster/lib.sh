@@ -166,11 +166,12 @@ ask_to_end() {
     done
 }
 
-# stop SECONDS NAME...: TERM to all, and KILL to those that need longer.
+# stop SECONDS NAME...: TERM to all, and KILL to those that need longer (with
+# 0 s to all at once).
 stop() {
     local seconds=$1 name pid deadline
     shift
-    ask_to_end "$@"
+    ((seconds == 0)) || ask_to_end "$@"
     deadline=$((SECONDS + seconds))
     for name in "$@"; do
         while pid=$(pid_of "$name"); do

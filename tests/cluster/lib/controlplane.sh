@@ -11,7 +11,8 @@ NODE_IP=10.99.0.1
 NODE_NAME=real-0
 SERVICE_RANGE=10.96.0.0/16
 KUBERNETES_SERVICE_IP=10.96.0.1
-CP_CONTROLPLANE=(argo controller-manager apiserver etcd)
+# What start, stop and kill are for; in the order of starting.
+CP_COMPONENTS=(etcd apiserver controller-manager argo)
 
 # use_cluster: the variables of the big cluster.
 use_cluster() {
@@ -57,13 +58,14 @@ print_env() {
     printf 'export TESTBED_API_URL=%q\n' "$CP_API_URL"
     printf 'export TESTBED_LOGS=%q\n' "$CP_DIR/logs"
     local name variable
-    for name in etcd apiserver controller-manager argo "$@"; do
+    for name in "${CP_COMPONENTS[@]}" "$@"; do
         variable=${name^^}
         printf 'export %s_PID_FILE=%q\n' "${variable//-/_}" "$CP_DIR/run/$name.pid"
     done
-    # Not the whole PATH: what is evaluated twice must not grow.
-    printf 'case ":$PATH:" in *:%q:*) ;; *) export PATH=%q:"$PATH" ;; esac\n' \
-        "$(module_dir kubernetes)" "$(module_path "${CP_MODULES[@]}")"
+    # For those who read these lines without a shell.
+    printf 'export TESTBED_PATH=%q\n' "$(module_path "${CP_MODULES[@]}")"
+    # What is evaluated twice must not grow.
+    printf 'case ":$PATH:" in *":$TESTBED_PATH:"*) ;; *) export PATH="$TESTBED_PATH:$PATH" ;; esac\n'
 }
 
 # --- components --------------------------------------------------------------
@@ -167,25 +169,26 @@ start_argo() {
 
 api_is_ready() { kubectl get --raw /readyz; }
 
-# start_component NAME, stop_component NAME: for tests that want one to fail.
-start_component() {
+# For tests that want a part to fail. `stop` asks it to end (the API server
+# takes 9 s over its open watches), `kill` does not ask.
+check_component() {
     [[ -d $CP_DIR/pki ]] || fail "$CP_NAME is not up"
-    case $1 in
-        apiserver)
-            start_apiserver
-            wait_for apiserver 60 api_is_ready
-            ;;
-        argo | controller-manager | etcd) "start_$1" ;;
-        *) fail "a component is one of apiserver, argo, controller-manager, etcd" ;;
-    esac
+    [[ " ${CP_COMPONENTS[*]} " == *" $1 "* ]] || fail "a component is one of ${CP_COMPONENTS[*]}"
+}
+start_component() {
+    check_component "$1"
+    "start_$1"
+    [[ $1 != apiserver ]] || wait_for apiserver 60 api_is_ready
     step "$CP_NAME: $1 runs"
 }
 stop_component() {
-    case $1 in
-        apiserver | argo | controller-manager | etcd) ;;
-        *) fail "a component is one of apiserver, argo, controller-manager, etcd" ;;
-    esac
-    stop 10 "$1"
+    check_component "$1"
+    stop 15 "$1"
+    step "$CP_NAME: $1 does not run"
+}
+kill_component() {
+    check_component "$1"
+    stop 0 "$1"
     step "$CP_NAME: $1 does not run"
 }
 
