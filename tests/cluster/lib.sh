@@ -50,7 +50,7 @@ ALL_MODULES=(kubernetes etcd containerd argo openshift-api)
 LANE_MODULES=(kubernetes etcd argo openshift-api)
 
 # Raise it when the way of building changes: then everything is built again.
-BUILD_VERSION=2
+BUILD_VERSION=4
 
 # The folder that holds what was built from a module. Its name is a hash of all
 # that decides what comes out, so a changed module gets a folder of its own and

@@ -4,6 +4,8 @@
 
 # shellcheck source=pki.sh
 source "$TESTBED_ROOT/lib/pki.sh"
+# shellcheck source=seed.sh
+source "$TESTBED_ROOT/lib/seed.sh"
 
 # The address that pods reach the API server by. It sits on the loopback
 # interface, so the cluster needs no address of the machine.
@@ -27,10 +29,14 @@ use_cluster() {
 # gives to outgoing connections.
 use_lane() {
     [[ ${1:-} =~ ^[0-7]$ ]] || fail "a lane is a number from 0 to 7"
-    local base=$((21000 + $1 * 10))
-    CP_NAME="lane $1" CP_DIR=$TESTBED_DIR/lane-$1 CP_LANE=$1
-    CP_ETCD_PORT=$base CP_ETCD_PEER_PORT=$((base + 1)) CP_API_PORT=$((base + 2))
-    CP_CONTROLLER_MANAGER_PORT=$((base + 3))
+    use_ports "lane $1" "$TESTBED_DIR/lane-$1" "$1" $((21000 + $1 * 10))
+}
+
+# use_ports NAME DIRECTORY LANE BASE: of a control plane without a node.
+use_ports() {
+    CP_NAME=$1 CP_DIR=$2 CP_LANE=$3
+    CP_ETCD_PORT=$4 CP_ETCD_PEER_PORT=$(($4 + 1)) CP_API_PORT=$(($4 + 2))
+    CP_CONTROLLER_MANAGER_PORT=$(($4 + 3))
     CP_MODULES=("${LANE_MODULES[@]}")
     use_common
 }
@@ -72,8 +78,6 @@ print_env() {
 
 start_etcd() {
     ! is_running etcd || return 0
-    mkdir -p "$CP_DIR/etcd"
-    chmod 700 "$CP_DIR/etcd"
     # No fsync: the data needs to survive a killed process, not a power cut.
     spawn etcd etcd --name testbed --data-dir "$CP_DIR/etcd" --unsafe-no-fsync --log-level warn \
         --listen-client-urls "http://127.0.0.1:$CP_ETCD_PORT" \
@@ -169,6 +173,13 @@ start_argo() {
 
 api_is_ready() { kubectl get --raw /readyz; }
 
+# Ready does not mean that every CRD is served yet.
+crds_are_served() {
+    kubectl get --raw /apis/argoproj.io/v1alpha1 &&
+        kubectl get --raw /apis/config.openshift.io/v1 &&
+        kubectl get --raw /apis/machineconfiguration.openshift.io/v1
+}
+
 # For tests that want a part to fail. `stop` asks it to end (the API server
 # takes 9 s over its open watches), `kill` does not ask.
 check_component() {
@@ -196,11 +207,11 @@ kill_component() {
 
 apply() { kubectl apply --server-side --force-conflicts --field-manager=testbed "$@" >/dev/null; }
 
-# Everything a control plane needs from outside the checkout: OpenShift's CRDs,
-# those of Argo Workflows, the namespaces.
+# OpenShift's CRDs and those of Argo Workflows.
 apply_foreign_crds() {
     apply --filename "$(module_dir openshift-api)/crds" 2> >(grep -v 'unrecognized format "ip"' >&2)
     apply --filename "$(module_dir argo)/crds"
+    kubectl wait --for=condition=Established --timeout=60s crd --all >/dev/null
 }
 
 # Argo's metrics are off: they would take port 9090, which a Prometheus wants,
@@ -229,13 +240,10 @@ has_yaml() { compgen -G "$1/*.yaml" >/dev/null; }
 apply_own_crds() {
     if has_yaml "$TESTBED_CHECKOUT/crds"; then
         apply --filename "$TESTBED_CHECKOUT/crds"
+        kubectl wait --for=condition=Established --timeout=30s --filename "$TESTBED_CHECKOUT/crds" >/dev/null
     else
         warn "no CRDs of our own: crds/ holds no YAML"
     fi
-}
-
-crds_are_established() {
-    kubectl wait --for=condition=Established --timeout=30s crd --all
 }
 
 check_ports() {
@@ -243,6 +251,21 @@ check_ports() {
     for port in "$@"; do
         ! port_is_taken "$port" || fail "port $port is taken by something else (another TESTBED_DIR?)"
     done
+}
+
+# controlplane_up: to an API server with all CRDs; the controllers are the
+# caller's, who may have a node to start meanwhile.
+controlplane_up() {
+    plant_seed
+    start_etcd_and_apiserver
+}
+crds_up() {
+    wait_for apiserver 60 api_is_ready
+    # Nothing to do but when the CRDs are newer than the cluster.
+    once "crds-$(seed_name)" apply_foreign_crds
+    wait_for apiserver 60 crds_are_served
+    once namespaces apply_namespaces
+    apply_own_crds
 }
 
 start_etcd_and_apiserver() {

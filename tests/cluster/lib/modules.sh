@@ -94,8 +94,8 @@ build_openshift-api() {
         "$mco"/*_machineconfigs.crd.yaml
 }
 
-# crds_to_json OUT FILE...: JSON is read many times as fast as YAML, and Argo's
-# CRDs are 12 MB. Needs kubectl, so the kubernetes module comes first.
+# crds_to_json OUT FILE...: as JSON, which is read many times as fast as YAML;
+# Argo's CRDs are 12 MB. Needs kubectl, so the kubernetes module comes first.
 crds_to_json() {
     local out=$1 file kubectl
     shift
@@ -106,8 +106,7 @@ crds_to_json() {
         # without a server.
         "$kubectl" annotate --local --filename "$file" --output json \
             "testbed/module-file=${file##*/}" |
-            # Indentation is more than half of it.
-            sed 's/^ *//' | tr -d '\n' >"$out/$(basename "${file%.yaml}").json"
+            jq --compact-output . >"$out/$(basename "${file%.yaml}").json"
     done
     step "  prepared $# CRDs"
 }

@@ -216,6 +216,16 @@ kill_all() {
     done
 }
 
+# What containerd could not end, or nobody when it had died.
+kill_pods() {
+    local deadline=$((SECONDS + 5))
+    while ((SECONDS < deadline)) && [[ -n $(our_shims)$(our_pod_processes) ]]; do
+        our_shims | kill_all
+        our_pod_processes | kill_all
+        sleep 0.1
+    done
+}
+
 unmount_all() {
     local path round
     for round in 1 2 3; do
@@ -257,8 +267,7 @@ node_remove() {
     if is_running containerd; then
         end_containers
     fi
-    our_shims | kill_all
-    our_pod_processes | kill_all
+    kill_pods
     stop 3 containerd
     unmount_all
     for link in $(our_links); do
@@ -286,7 +295,7 @@ node_leftovers() {
     our_links | sed 's/^/link /'
     our_cgroups | sed 's/^/cgroup /'
     ! ip -4 -oneline address show | grep " $NODE_IP/" || true
-    ! iptables-save 2>/dev/null | grep -e "$NODE_IP" -e KUBE- || true
+    ! iptables-save 2>/dev/null | grep -e "$NODE_IP" || true
     for key in "${NODE_DIRECTORIES[@]}"; do
         [[ ! -e $CP_DIR/before/made${key//\//.} || ! -e $key ]] || echo "directory $key"
     done

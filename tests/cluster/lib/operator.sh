@@ -10,6 +10,7 @@ build_operator() {
     local triple target started=$SECONDS
     triple=$(rustc -vV | sed -n 's/^host: //p')
     target=${CARGO_TARGET_DIR:-$TESTBED_CHECKOUT/target}
+    step "building the operator (cargo, release, static)"
     (
         cd "$TESTBED_CHECKOUT"
         RUSTFLAGS='-C target-feature=+crt-static' \
@@ -53,7 +54,12 @@ start_simulator() {
 }
 
 deploy_operator() {
-    apply --filename "$TESTBED_CHECKOUT/deploy"
+    local file files=()
+    has_yaml "$TESTBED_CHECKOUT/deploy" || fail "deploy/ holds no YAML; see --without-operator"
+    for file in "$TESTBED_CHECKOUT"/deploy/*.yaml; do
+        [[ $file == */kustomization.yaml ]] || files+=(--filename "$file")
+    done
+    apply "${files[@]}"
     if [[ -n $OPERATOR_CHANGED ]]; then
         kubectl --namespace "$OPERATOR_NAMESPACE" rollout restart deployment/upgrade-operator >/dev/null
     fi
