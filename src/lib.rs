@@ -5,11 +5,19 @@
 
 pub mod api;
 pub mod cli;
+pub mod controller;
 pub mod engine;
+pub mod health;
 pub mod hooks;
+pub mod http;
+pub mod lifecycle;
 pub mod openshift;
 pub mod plan;
+pub mod pools;
 pub mod schedule;
-pub mod text;
+pub mod settings;
 pub mod simulator;
+pub mod steps;
+pub mod target;
+pub mod text;
 pub mod world;

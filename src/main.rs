@@ -1,3 +1,75 @@
 //! `upgrade-operator`: arguments and dispatch only.
 
-fn main() {}
+use std::{io::IsTerminal, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use openshift_upgrade_operator::cli;
+
+/// Upgrades OpenShift 4 clusters in their maintenance windows, with nobody awake.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Log format.
+    #[arg(long, env = "LOG_FORMAT", value_enum, default_value = "text", global = true)]
+    log_format: LogFormat,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the operator.
+    Run(cli::run::Args),
+    /// Print the CustomResourceDefinitions.
+    Crds(cli::crds::Args),
+    /// Act as OpenShift's operators on a test cluster.
+    SimulateOpenshift(cli::simulate_openshift::SimulateOpenshift),
+}
+
+fn main() -> ExitCode {
+    let Cli { command, log_format } = Cli::parse();
+    start_logs(log_format);
+    // Two TLS back ends can be in the graph; rustls wants to be told. An error means that it was told already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match dispatch(command) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<ExitCode, String> {
+    match command {
+        Command::Run(args) => block_on(cli::run::run(args))?.map_err(|e| e.to_string())?,
+        Command::SimulateOpenshift(args) => {
+            block_on(cli::simulate_openshift::run(args))?.map_err(|e| e.to_string())?;
+        }
+        Command::Crds(args) => cli::crds::run(&args).map_err(|e| e.to_string())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One thread is enough for a handful of objects, and costs the least memory.
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map(|r| r.block_on(future)).map_err(|e| format!("cannot start the runtime: {e}"))
+}
+
+fn start_logs(format: LogFormat) {
+    use tracing_subscriber::{EnvFilter, fmt};
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let colours = std::io::stderr().is_terminal();
+    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    match format {
+        LogFormat::Text => builder.with_target(false).init(),
+        LogFormat::Json => builder.json().init(),
+    }
+}

@@ -198,6 +198,9 @@ pub struct UpgradeJobStatus {
     /// `spec.desiredUpdate` of the ClusterVersion before we set it; absent if it had none or we have not set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_desired_update: Option<DesiredVersion>,
+    /// What we set, or are about to set, as `spec.desiredUpdate` of the ClusterVersion: recorded before the write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired_update: Option<DesiredVersion>,
     /// Pools that this job holds or has left paused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

@@ -191,6 +191,15 @@ impl Plan {
         self.steps.iter().filter(move |s| s.part == part)
     }
 
+    /// Gives the steps of a later run of Create hooks names of their own, so that all runs fit into `status.steps`.
+    pub fn rename_for_run(&mut self, number: u32) {
+        let rename = |name: &str| crate::api::names::fit(&format!("{name}-{number}"), crate::api::names::MAX);
+        for step in &mut self.steps {
+            step.name = rename(&step.name);
+            step.after = step.after.iter().map(|n| rename(n)).collect();
+        }
+    }
+
     /// The plan as stored in `status.plan`.
     pub fn to_value(&self) -> Result<serde_json::Value, serde_json::Error> {
         serde_json::to_value(self)

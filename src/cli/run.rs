@@ -1,0 +1,139 @@
+//! `upgrade-operator run`: the operator.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use jiff::SignedDuration;
+use kube::{Client, Config, config::KubeConfigOptions};
+use tokio::sync::watch;
+
+use super::EngineArg;
+use crate::{controller, http, schedule::Zones, settings::Settings};
+
+/// Runs the operator.
+///
+/// Example: upgrade-operator run --namespace openshift-upgrade
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Namespace that is served. Default: that of the pod, else `openshift-upgrade`.
+    #[arg(long, env = "NAMESPACE")]
+    namespace: Option<String>,
+    /// Kubeconfig. Default: the pod's own access, else the current context.
+    #[arg(long, env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// Time zone of schedules without a location, and of times in messages (IANA name).
+    #[arg(long, env = "DEFAULT_LOCATION", default_value = "UTC")]
+    default_location: String,
+    /// Workflow engine for jobs that name none.
+    #[arg(long, env = "ENGINE", value_enum, default_value = "auto")]
+    engine: EngineArg,
+    /// ServiceAccount of the workflows' pods where a job names none.
+    #[arg(long, env = "WORKFLOW_SERVICE_ACCOUNT")]
+    workflow_service_account: Option<String>,
+    /// Link to a workflow, with `{namespace}` and `{name}`.
+    #[arg(long, env = "WORKFLOW_URL_TEMPLATE")]
+    workflow_url_template: Option<String>,
+    /// Live text of a step is written to the workflow at most this often (Go duration).
+    #[arg(long, env = "LIVE_MESSAGE_INTERVAL", default_value = "30s", value_parser = super::duration)]
+    live_message_interval: SignedDuration,
+    /// Deadline of hook Jobs that set none (Go duration). Default: none is set.
+    #[arg(long, env = "DEFAULT_HOOK_DEADLINE", value_parser = super::duration)]
+    default_hook_deadline: Option<SignedDuration>,
+    /// How long a release may be rejected because it cannot be fetched or verified (Go duration).
+    #[arg(long, env = "RETRIEVAL_GRACE", default_value = "30m", value_parser = super::duration)]
+    retrieval_grace: SignedDuration,
+    /// How long a release may be rejected because of failed preconditions (Go duration).
+    #[arg(long, env = "PRECONDITION_GRACE", default_value = "10m", value_parser = super::duration)]
+    precondition_grace: SignedDuration,
+    /// Address for /healthz and /readyz.
+    #[arg(long, env = "LISTEN", default_value = "0.0.0.0:8080")]
+    listen: SocketAddr,
+}
+
+/// The operator cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The time zone is wrong.
+    #[error("cannot use --default-location: {0}")]
+    Zone(#[from] crate::schedule::ZoneError),
+    /// No access to an API server.
+    #[error("cannot find out how to reach the API server: {0}; give --kubeconfig, or run in a pod with a ServiceAccount")]
+    Access(String),
+    /// The client cannot be made.
+    #[error("cannot make a client for the API server: {0}")]
+    Client(#[from] kube::Error),
+    /// The listener cannot be opened.
+    #[error(transparent)]
+    Listen(#[from] http::ListenError),
+    /// Signals cannot be received.
+    #[error("cannot wait for SIGTERM: {0}")]
+    Signal(std::io::Error),
+}
+
+/// Runs `upgrade-operator run` until SIGTERM or SIGINT.
+pub async fn run(args: Args) -> Result<(), Error> {
+    let config = client_config(args.kubeconfig.as_deref()).await?;
+    let in_pod = config.default_namespace.clone();
+    let client = Client::try_from(config)?;
+    let namespace = args
+        .namespace
+        .clone()
+        .or(Some(in_pod).filter(|n| n != "default"))
+        .unwrap_or_else(|| "openshift-upgrade".to_owned());
+    let settings = settings(&args, namespace)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        namespace = settings.namespace,
+        time_zone_data = crate::schedule::time_zone::tzdata_version(),
+        "starting"
+    );
+    let (report, ready) = watch::channel(Some("starting".to_owned()));
+    let listener = http::listen(args.listen).await?;
+    let server = tokio::spawn(http::serve(listener, ready));
+    let stop = super::termination().map_err(Error::Signal)?;
+    let tell = |missing: Option<String>| {
+        report.send_if_modified(|now| {
+            if *now == missing {
+                return false;
+            }
+            match &missing {
+                Some(what) => tracing::info!(missing = what, "not ready"),
+                None => tracing::info!("ready"),
+            }
+            now.clone_from(&missing);
+            true
+        });
+    };
+    controller::run(client, settings, tell, stop).await;
+    server.abort();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn settings(args: &Args, namespace: String) -> Result<Settings, Error> {
+    Ok(Settings {
+        namespace,
+        zones: Zones::bundled(&args.default_location)?,
+        engine: args.engine.into(),
+        workflow_service_account: args.workflow_service_account.clone(),
+        workflow_url_template: args.workflow_url_template.clone(),
+        live_message_interval: args.live_message_interval,
+        default_hook_deadline: args.default_hook_deadline,
+        retrieval_grace: args.retrieval_grace,
+        precondition_grace: args.precondition_grace,
+    })
+}
+
+/// Access to the API server, without kube's own retries: they would hide an API server that is away for minutes.
+async fn client_config(kubeconfig: Option<&std::path::Path>) -> Result<Config, Error> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let file = kube::config::Kubeconfig::read_from(path).map_err(|e| Error::Access(e.to_string()))?;
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(file, &options).await.map_err(|e| Error::Access(e.to_string()))?
+        }
+        None => Config::infer().await.map_err(|e| Error::Access(e.to_string()))?,
+    };
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(5));
+    Ok(config)
+}

@@ -1,0 +1,267 @@
+//! Carries out actions: each one guarded write. A lost race is an error that leads to a new decision, never an overwrite.
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DynamicObject, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use super::calls::{CallError, call};
+use crate::{
+    api::{
+        UpgradeJob, UpgradeJobHook, annotations, finalizers,
+        upgrade_job::PauseReason,
+    },
+    hooks::select,
+    openshift::{
+        cluster_version::{self, ClusterVersion},
+        machine_config_pool::MachineConfigPool,
+    },
+    pools,
+    steps::Action,
+    target::Target,
+    world::World,
+};
+
+/// Field manager of all our writes.
+pub const MANAGER: &str = "upgrade-operator";
+
+/// What actions are carried out on: the fresh world they were decided on.
+pub struct Effects<'a> {
+    /// The client.
+    pub client: &'a Client,
+    /// The fresh world; its resourceVersions guard the writes.
+    pub world: &'a World,
+    /// The job, as last written.
+    pub job: UpgradeJob,
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+impl Effects<'_> {
+    fn namespace(&self) -> String {
+        self.job.namespace().unwrap_or_default()
+    }
+
+    /// Carries out one action; workflows are made by the caller, who knows the engine.
+    pub async fn carry_out(&mut self, action: &Action) -> Result<(), CallError> {
+        tracing::info!(job = self.job.name_any(), ?action, "acting");
+        match action {
+            Action::SetDesiredUpdate(target) => self.set_desired_update(target).await,
+            Action::WithdrawDesiredUpdate { ours, restore } => self.withdraw(ours, restore.as_ref()).await,
+            Action::PausePool { pool, reason } => self.pause(pool, *reason).await,
+            Action::UnpausePool { pool } => self.unpause(pool).await,
+            Action::CreateHookJob(job) => self.create_hook_job(job).await,
+            Action::ReleaseHookJob { name } => {
+                release_hook_job(self.client, &self.namespace(), self.world.hook_jobs.iter(), name).await
+            }
+            Action::ClaimHook { hook } => self.claim_hook(hook).await,
+            Action::Protect => self.protect(true).await,
+            Action::Unprotect => self.protect(false).await,
+            Action::TakeLock => self.lock(true).await,
+            Action::ReleaseLock => self.lock(false).await,
+            // Carried out where the engine is known.
+            Action::CreateWorkflow | Action::StopWorkflow => Ok(()),
+        }
+    }
+
+    fn cluster_version(&self, attempt: &str) -> Result<&ClusterVersion, CallError> {
+        self.world.cluster_version.as_ref().ok_or_else(|| CallError::Own {
+            attempt: attempt.to_owned(),
+            problem: "the ClusterVersion is gone".to_owned(),
+        })
+    }
+
+    /// Replaces the whole `desiredUpdate`: a merge would keep somebody's old `force: true` or `architecture`.
+    async fn set_desired_update(&self, target: &Target) -> Result<(), CallError> {
+        let attempt = format!("set spec.desiredUpdate of the ClusterVersion to {}", target.version);
+        let cluster = self.cluster_version(&attempt)?;
+        let value = json!({"version": target.version, "image": target.image});
+        let patch = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": cluster.resource_version()},
+            {"op": "add", "path": "/spec/desiredUpdate", "value": value},
+        ]);
+        self.patch_cluster_version(attempt, json_patch(patch, "set spec.desiredUpdate")?).await
+    }
+
+    async fn withdraw(&self, ours: &Target, restore: Option<&Target>) -> Result<(), CallError> {
+        let attempt = format!("take spec.desiredUpdate {} back from the ClusterVersion", ours.version);
+        let cluster = self.cluster_version(&attempt)?;
+        let change = match restore {
+            Some(before) => json!({
+                "op": "replace", "path": "/spec/desiredUpdate",
+                "value": {"version": before.version, "image": before.image},
+            }),
+            None => json!({"op": "remove", "path": "/spec/desiredUpdate"}),
+        };
+        let patch = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": cluster.resource_version()},
+            {"op": "test", "path": "/spec/desiredUpdate/version", "value": ours.version},
+            change,
+        ]);
+        self.patch_cluster_version(attempt, json_patch(patch, "take spec.desiredUpdate back")?).await
+    }
+
+    async fn patch_cluster_version(&self, attempt: String, patch: Patch<Value>) -> Result<(), CallError> {
+        let api: Api<ClusterVersion> = Api::all(self.client.clone());
+        call(attempt, api.patch(cluster_version::NAME, &params(), &patch)).await.map(drop)
+    }
+
+    async fn lock(&self, take: bool) -> Result<(), CallError> {
+        let attempt = if take { "take the lock on the ClusterVersion" } else { "release the lock on the ClusterVersion" };
+        let cluster = self.cluster_version(attempt)?;
+        let (key, uid) =
+            if take { (Some(pools::key(&self.job)), self.job.metadata.uid.clone()) } else { (None, None) };
+        let patch = json!({"metadata": {
+            "resourceVersion": cluster.resource_version(),
+            "annotations": {annotations::UPGRADE_JOB: key, annotations::UPGRADE_JOB_UID: uid},
+        }});
+        self.patch_cluster_version(attempt.to_owned(), Patch::Merge(patch)).await
+    }
+
+    async fn pause(&self, pool: &str, reason: PauseReason) -> Result<(), CallError> {
+        let reason = match reason {
+            PauseReason::Delay => "delay",
+            PauseReason::Failure => "failure",
+        };
+        let owner = json!({
+            annotations::UPGRADE_JOB: pools::key(&self.job),
+            annotations::UPGRADE_JOB_UID: self.job.metadata.uid,
+            annotations::PAUSE_REASON: reason,
+        });
+        self.patch_pool(pool, true, &owner).await
+    }
+
+    async fn unpause(&self, pool: &str) -> Result<(), CallError> {
+        let nobody = json!({
+            annotations::UPGRADE_JOB: null,
+            annotations::UPGRADE_JOB_UID: null,
+            annotations::PAUSE_REASON: null,
+        });
+        self.patch_pool(pool, false, &nobody).await
+    }
+
+    /// Pause and owner are one write: a crash cannot leave a pause that nobody owns.
+    async fn patch_pool(&self, name: &str, paused: bool, owner: &Value) -> Result<(), CallError> {
+        let attempt = format!("{} MachineConfigPool {name}", if paused { "pause" } else { "unpause" });
+        let Some(pool) = self.world.pool(name) else {
+            return Err(CallError::Own { attempt, problem: "the pool is gone".to_owned() });
+        };
+        let patch = json!({
+            "metadata": {"resourceVersion": pool.resource_version(), "annotations": owner},
+            "spec": {"paused": paused},
+        });
+        let api: Api<MachineConfigPool> = Api::all(self.client.clone());
+        call(attempt, api.patch(name, &params(), &Patch::Merge(patch))).await.map(drop)
+    }
+
+    /// The name is deterministic, so a Job that exists already is the one that we created before.
+    async fn create_hook_job(&self, job: &Job) -> Result<(), CallError> {
+        let name = job.name_any();
+        let api: Api<Job> = Api::namespaced(self.client.clone(), &self.namespace());
+        let attempt = format!("create Job {name} of a hook");
+        match call(attempt.clone(), api.create(&PostParams::default(), job)).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_already_exists() => {
+                let existing = call(format!("read Job {name} of a hook"), api.get(&name)).await?;
+                let ours = existing
+                    .owner_references()
+                    .iter()
+                    .any(|o| Some(&o.uid) == self.job.metadata.uid.as_ref());
+                if ours {
+                    return Ok(());
+                }
+                let problem = "a Job of that name exists and belongs to something else; delete it".to_owned();
+                Err(CallError::Own { attempt, problem })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn claim_hook(&self, name: &str) -> Result<(), CallError> {
+        let attempt = format!("claim UpgradeJobHook {name}");
+        let Some(hook) = self.world.hooks.iter().find(|h| h.name_any() == name) else { return Ok(()) };
+        let patch = json!({
+            "metadata": {"resourceVersion": hook.resource_version()},
+            "status": {"claimedBy": select::claim_by(&self.job)},
+        });
+        let api: Api<UpgradeJobHook> = Api::namespaced(self.client.clone(), &self.namespace());
+        call(attempt, api.patch_status(name, &params(), &Patch::Merge(patch))).await.map(drop)
+    }
+
+    /// Adds or removes our finalizer. The owner reference to the config is dropped with it: re-creating the config in Git
+    /// must not let the garbage collector kill a running upgrade (a label still names it).
+    async fn protect(&mut self, protect: bool) -> Result<(), CallError> {
+        let name = self.job.name_any();
+        let attempt = format!("{} the finalizer of UpgradeJob {name}", if protect { "set" } else { "remove" });
+        let mut all: Vec<String> = self.job.finalizers().to_vec();
+        all.retain(|f| f != finalizers::UPGRADE_JOB);
+        let mut metadata = json!({"resourceVersion": self.job.resource_version()});
+        if protect {
+            all.push(finalizers::UPGRADE_JOB.to_owned());
+            let owners: Vec<_> = self
+                .job
+                .owner_references()
+                .iter()
+                .filter(|o| o.kind != crate::api::UpgradeConfig::kind(&()))
+                .cloned()
+                .collect();
+            metadata["ownerReferences"] = json!(owners);
+        }
+        metadata["finalizers"] = json!(all);
+        let api: Api<UpgradeJob> = Api::namespaced(self.client.clone(), &self.namespace());
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        self.job = call(attempt, api.patch(&name, &params(), &patch)).await?;
+        Ok(())
+    }
+
+    /// Replaces the whole status, guarded by the job's resourceVersion.
+    pub async fn write_status(&mut self, status: &crate::api::upgrade_job::UpgradeJobStatus) -> Result<(), CallError> {
+        let name = self.job.name_any();
+        let patch = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": self.job.resource_version()},
+            {"op": "add", "path": "/status", "value": status},
+        ]);
+        let patch = json_patch(patch, "write the status of an UpgradeJob")?;
+        let api: Api<UpgradeJob> = Api::namespaced(self.client.clone(), &self.namespace());
+        self.job = call(
+            format!("write the status of UpgradeJob {name}"),
+            api.patch_status(&name, &params(), &patch),
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Patches a workflow.
+    pub async fn patch_workflow(&self, object: &DynamicObject, api: &Api<DynamicObject>, patch: Value) -> Result<(), CallError> {
+        let name = object.name_any();
+        call(format!("write to workflow {name}"), api.patch(&name, &params(), &Patch::Merge(patch))).await.map(drop)
+    }
+}
+
+/// Removes our finalizer from the Job of a hook.
+pub async fn release_hook_job(
+    client: &Client,
+    namespace: &str,
+    mut jobs: impl Iterator<Item = &Job>,
+    name: &str,
+) -> Result<(), CallError> {
+    let Some(job) = jobs.find(|j| j.name_any() == name) else { return Ok(()) };
+    let mut all: Vec<String> = job.finalizers().to_vec();
+    all.retain(|f| f != finalizers::HOOK_JOB);
+    let patch = json!({"metadata": {"resourceVersion": job.resource_version(), "finalizers": all}});
+    let api: Api<Job> = Api::namespaced(client.clone(), namespace);
+    match call(format!("remove the finalizer of Job {name}"), api.patch(name, &params(), &Patch::Merge(patch))).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn json_patch(value: Value, attempt: &str) -> Result<Patch<Value>, CallError> {
+    serde_json::from_value(value)
+        .map(Patch::Json)
+        .map_err(|e| CallError::Own { attempt: attempt.to_owned(), problem: e.to_string() })
+}

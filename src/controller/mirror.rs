@@ -1,0 +1,182 @@
+//! Watches that keep a stripped copy of a kind's objects, sorted by name.
+//!
+//! Only what is converted is kept: a Node becomes a few hundred bytes. A watch that fails goes on with its last copy and a
+//! growing delay; kube's own backoff never grows for list-watches (it is reset by each list that begins).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use kube::{
+    Api, ResourceExt,
+    runtime::watcher::{self, Event},
+};
+use serde::de::DeserializeOwned;
+use tokio::{sync::Notify, time::Instant};
+
+/// What is known of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Not listed yet.
+    Unknown,
+    /// Listed at least once; the watch keeps it fresh.
+    Known,
+    /// The API server does not have this kind.
+    NoSuchKind,
+}
+
+struct Inner<T> {
+    objects: BTreeMap<String, T>,
+    listing: BTreeMap<String, T>,
+    knowledge: Knowledge,
+}
+
+/// A stripped copy of the objects of one kind.
+pub struct Mirror<T> {
+    inner: Arc<Mutex<Inner<T>>>,
+}
+
+impl<T> Clone for Mirror<T> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<T: Clone> Default for Mirror<T> {
+    fn default() -> Self {
+        let inner = Inner { objects: BTreeMap::new(), listing: BTreeMap::new(), knowledge: Knowledge::Unknown };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+}
+
+impl<T: Clone> Mirror<T> {
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        // A panic while the lock was held cannot have left a half-made map: every change is one insert or swap.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All objects, sorted by name.
+    pub fn all(&self) -> Vec<T> {
+        self.lock().objects.values().cloned().collect()
+    }
+
+    /// The object of this name.
+    pub fn get(&self, name: &str) -> Option<T> {
+        self.lock().objects.get(name).cloned()
+    }
+
+    /// What is known.
+    pub fn knowledge(&self) -> Knowledge {
+        self.lock().knowledge
+    }
+
+    fn apply<K: ResourceExt>(&self, event: Event<K>, convert: &impl Fn(K) -> Option<T>) -> bool {
+        let mut inner = self.lock();
+        match event {
+            Event::Init => {
+                inner.listing.clear();
+                false
+            }
+            Event::InitApply(object) => {
+                let name = object.name_any();
+                if let Some(kept) = convert(object) {
+                    inner.listing.insert(name, kept);
+                }
+                false
+            }
+            Event::InitDone => {
+                inner.objects = std::mem::take(&mut inner.listing);
+                inner.knowledge = Knowledge::Known;
+                true
+            }
+            Event::Apply(object) => {
+                let name = object.name_any();
+                match convert(object) {
+                    Some(kept) => inner.objects.insert(name, kept),
+                    None => inner.objects.remove(&name),
+                };
+                true
+            }
+            Event::Delete(object) => {
+                inner.objects.remove(&object.name_any());
+                true
+            }
+        }
+    }
+
+    fn missing(&self) -> bool {
+        let mut inner = self.lock();
+        let news = inner.knowledge != Knowledge::NoSuchKind;
+        inner.knowledge = Knowledge::NoSuchKind;
+        inner.objects.clear();
+        news
+    }
+}
+
+/// Delay between attempts: 0.8 s doubling to 30 s, back to the start after two quiet minutes.
+struct Backoff {
+    next: Duration,
+    last_error: Option<Instant>,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(800);
+    const LONGEST: Duration = Duration::from_secs(30);
+    const QUIET: Duration = Duration::from_secs(120);
+
+    fn delay(&mut self) -> Duration {
+        let now = Instant::now();
+        if self.last_error.is_none_or(|t| now.duration_since(t) > Self::QUIET) {
+            self.next = Self::FIRST;
+        }
+        self.last_error = Some(now);
+        let delay = self.next;
+        self.next = (self.next * 2).min(Self::LONGEST);
+        delay
+    }
+}
+
+/// Watches a kind for ever and keeps `mirror` up to date; `changed` is notified after every change.
+pub async fn watch<K, T>(
+    api: Api<K>,
+    config: watcher::Config,
+    mirror: Mirror<T>,
+    changed: Arc<Notify>,
+    convert: impl Fn(K) -> Option<T>,
+) where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+    T: Clone,
+{
+    let kind = api.resource_url().to_owned();
+    let mut backoff = Backoff { next: Backoff::FIRST, last_error: None };
+    let mut stream = std::pin::pin!(watcher::watcher(api, config));
+    while let Some(event) = stream.next().await {
+        match event {
+            Ok(event) => {
+                if mirror.apply(event, &convert) {
+                    changed.notify_one();
+                }
+            }
+            Err(error) => {
+                if is_no_such_kind(&error) && mirror.missing() {
+                    tracing::info!(kind, "the API server does not have this kind; looking again from time to time");
+                    changed.notify_one();
+                } else {
+                    tracing::warn!(kind, %error, "watch failed; trying again");
+                }
+                tokio::time::sleep(backoff.delay()).await;
+            }
+        }
+    }
+}
+
+fn is_no_such_kind(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.is_not_found(),
+        _ => false,
+    }
+}

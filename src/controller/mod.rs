@@ -1,0 +1,181 @@
+//! The only effects: watches, one reconciler a kind, writes.
+//!
+//! One loop decides for all objects: it wakes at every change that a watch reports and at the earliest instant that a
+//! decision named, takes a snapshot, and passes over configs and jobs one after the other. There are few of them, a pass
+//! without changes costs microseconds, and two passes can never work against each other.
+
+mod calls;
+mod effects;
+mod events;
+mod live;
+mod mirror;
+mod stores;
+mod upgrade_config;
+mod upgrade_job;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use kube::{Client, ResourceExt, api::ApiResource};
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
+
+pub use stores::Stores;
+
+use crate::{settings::Settings, world::World};
+
+/// What every reconciler has.
+pub struct Context {
+    /// The client; without retries of its own.
+    pub client: Client,
+    /// The copies.
+    pub stores: Stores,
+    /// The operator's settings.
+    pub settings: Settings,
+    /// The kind of the engine's workflows.
+    pub workflows: ApiResource,
+}
+
+impl Context {
+    /// Now.
+    #[allow(clippy::unused_self)]
+    pub fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// Even without any event everything is looked at this often.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// Changes that come together are looked at together.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// The kind of Argo's workflows.
+pub fn argo_workflows() -> ApiResource {
+    use crate::engine::Engine;
+    crate::engine::argo::Argo.resource()
+}
+
+/// Watches and reconciles until `shutdown` completes. `ready` is told what is missing, or `None` once nothing is.
+pub async fn run(
+    client: Client,
+    settings: Settings,
+    ready: impl Fn(Option<String>),
+    shutdown: impl Future<Output = ()>,
+) {
+    let mut tasks = JoinSet::new();
+    let changed = Arc::new(Notify::new());
+    let workflows = argo_workflows();
+    let stores = Stores::start(&client, &settings.namespace, &workflows, &changed, &mut tasks);
+    let ctx = Context { client, stores, settings, workflows };
+    let mut controller = Loop { ctx: &ctx, retries: Retries::default(), texts: upgrade_job::LiveTexts::default() };
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        let missing = ctx.stores.not_ready();
+        ready(missing.clone());
+        let wake = if missing.is_none() { controller.pass().await } else { None };
+        let pause = wake.map_or(HEARTBEAT, |t| until(t, ctx.now())).min(HEARTBEAT);
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            () = changed.notified() => tokio::time::sleep(SETTLE).await,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+    tasks.shutdown().await;
+}
+
+fn until(t: Timestamp, now: Timestamp) -> Duration {
+    // One millisecond late rather than early: at the instant itself everything due at it must be due.
+    Duration::try_from(t.duration_since(now)).unwrap_or_default() + Duration::from_millis(1)
+}
+
+struct Loop<'a> {
+    ctx: &'a Context,
+    retries: Retries,
+    texts: upgrade_job::LiveTexts,
+}
+
+impl Loop<'_> {
+    /// One pass over everything; returns when to look again.
+    async fn pass(&mut self) -> Option<Timestamp> {
+        let mut wakes: Vec<Timestamp> = Vec::new();
+        let world = self.ctx.stores.world();
+        for config in &world.configs {
+            let key = format!("UpgradeConfig {}", config.name_any());
+            if let Some(later) = self.retries.not_before(&key) {
+                wakes.push(in_future(self.ctx.now(), later));
+                continue;
+            }
+            let result = upgrade_config::reconcile(self.ctx, &world, config).await;
+            let result = result.map_err(|e| (e.is_conflict(), e.to_string()));
+            wakes.extend(self.settle(key, result));
+        }
+        // Jobs that were just created are seen by the next pass: their watch wakes the loop.
+        for job in &world.jobs {
+            let key = format!("UpgradeJob {}", job.name_any());
+            if let Some(later) = self.retries.not_before(&key) {
+                wakes.push(in_future(self.ctx.now(), later));
+                continue;
+            }
+            let result = upgrade_job::reconcile(self.ctx, &mut self.texts, &world, job).await;
+            let result = result.map_err(|e| (e.is_conflict(), e.to_string()));
+            wakes.extend(self.settle(key, result));
+        }
+        self.abandoned_hook_jobs(&world).await;
+        wakes.into_iter().min()
+    }
+
+    fn settle(&mut self, key: String, result: Result<Option<Timestamp>, (bool, String)>) -> Option<Timestamp> {
+        match result {
+            Ok(wake) => {
+                self.retries.succeeded(&key);
+                wake
+            }
+            Err((conflict, error)) => {
+                if conflict {
+                    tracing::debug!(object = key, error, "somebody else wrote first; deciding again");
+                } else {
+                    tracing::warn!(object = key, error, "trying again");
+                }
+                let delay = self.retries.failed(&key);
+                Some(in_future(self.ctx.now(), delay))
+            }
+        }
+    }
+
+    /// Jobs of hooks whose UpgradeJob is gone: nobody will read their end, so they may go.
+    async fn abandoned_hook_jobs(&self, world: &World) {
+        for name in crate::hooks::tracker::abandoned(&world.jobs, &world.hook_jobs) {
+            let namespace = &self.ctx.settings.namespace;
+            let jobs = world.hook_jobs.iter();
+            if let Err(error) = effects::release_hook_job(&self.ctx.client, namespace, jobs, &name).await {
+                tracing::warn!(%error, "trying again");
+            }
+        }
+    }
+}
+
+fn in_future(now: Timestamp, delay: Duration) -> Timestamp {
+    SignedDuration::try_from(delay).ok().and_then(|d| now.checked_add(d).ok()).unwrap_or(Timestamp::MAX)
+}
+
+/// When objects that failed are tried again: 0.2 s doubling to a minute.
+#[derive(Default)]
+struct Retries(BTreeMap<String, (u32, Instant)>);
+
+impl Retries {
+    fn not_before(&self, key: &str) -> Option<Duration> {
+        let (_, at) = self.0.get(key)?;
+        at.checked_duration_since(Instant::now()).filter(|d| !d.is_zero())
+    }
+
+    fn succeeded(&mut self, key: &str) {
+        self.0.remove(key);
+    }
+
+    fn failed(&mut self, key: &str) -> Duration {
+        let count = self.0.get(key).map_or(0, |(n, _)| *n);
+        let delay = Duration::from_millis(200 << count.min(8)).min(Duration::from_secs(60));
+        self.0.insert(key.to_owned(), (count + 1, Instant::now() + delay));
+        delay
+    }
+}

@@ -1,0 +1,190 @@
+//! The copies of everything that decisions rest on, and the snapshot made from them.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Node};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject},
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::watcher,
+};
+use tokio::{sync::Notify, task::JoinSet};
+
+use super::mirror::{Knowledge, Mirror, watch};
+use crate::{
+    api::{UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow, labels},
+    openshift::{
+        cluster_operator::ClusterOperator,
+        cluster_version::{self, ClusterVersion},
+        infrastructure::Infrastructure,
+        machine_config::{self, MachineConfig},
+        machine_config_pool::MachineConfigPool,
+        node::NodeView,
+    },
+    world::World,
+};
+
+/// How long a watch stays open before it is renewed.
+const WATCH_TIMEOUT: SignedDuration = SignedDuration::from_secs(290);
+
+/// The copies of everything that decisions rest on.
+#[derive(Clone, Default)]
+pub struct Stores {
+    pub(super) cluster_versions: Mirror<ClusterVersion>,
+    operators: Mirror<ClusterOperator>,
+    pub(super) pools: Mirror<MachineConfigPool>,
+    rendered: Mirror<(String, String)>,
+    nodes: Mirror<NodeView>,
+    configs: Mirror<UpgradeConfig>,
+    jobs: Mirror<UpgradeJob>,
+    hooks: Mirror<UpgradeJobHook>,
+    windows: Mirror<UpgradeSuspensionWindow>,
+    hook_jobs: Mirror<Job>,
+    topology: Mirror<String>,
+    pub(super) workflows: Mirror<DynamicObject>,
+}
+
+/// One constructor for all watch configurations.
+fn config() -> watcher::Config {
+    let seconds = u32::try_from(WATCH_TIMEOUT.as_secs()).unwrap_or(290);
+    // Whole pages are parsed before they are stripped, so small ones keep the peak low.
+    watcher::Config::default().timeout(seconds).page_size(50)
+}
+
+/// A stored object that does not parse must not stall the others: it is left out, and said once a change.
+fn parsed<K: kube::Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> Option<K> {
+    let name = guard.name_any();
+    match guard.0 {
+        Ok(mut object) => {
+            object.meta_mut().managed_fields = None;
+            Some(object)
+        }
+        Err(error) => {
+            let kind = K::kind(&());
+            tracing::error!(%kind, name, error = %error.error, "cannot read a stored object; it is left alone until it is mended");
+            None
+        }
+    }
+}
+
+impl Stores {
+    /// Starts all watches in `tasks`; `changed` is notified after every change. `workflows` is the engine's kind.
+    pub fn start(
+        client: &Client,
+        namespace: &str,
+        workflows: &ApiResource,
+        changed: &Arc<Notify>,
+        tasks: &mut JoinSet<()>,
+    ) -> Self {
+        let stores = Self::default();
+        let c = || client.clone();
+        let n = || Arc::clone(changed);
+        macro_rules! ours {
+            ($kind:ty, $mirror:ident) => {
+                let api = Api::<DeserializeGuard<$kind>>::namespaced(c(), namespace);
+                tasks.spawn(watch(api, config(), stores.$mirror.clone(), n(), parsed));
+            };
+        }
+        ours!(UpgradeConfig, configs);
+        ours!(UpgradeJob, jobs);
+        ours!(UpgradeJobHook, hooks);
+        ours!(UpgradeSuspensionWindow, windows);
+
+        let only_version = config().fields(&format!("metadata.name={}", cluster_version::NAME));
+        let clear = |mut o: ClusterVersion| {
+            o.metadata.managed_fields = None;
+            Some(o)
+        };
+        tasks.spawn(watch(Api::all(c()), only_version, stores.cluster_versions.clone(), n(), clear));
+        let clear = |mut o: ClusterOperator| {
+            o.metadata.managed_fields = None;
+            Some(o)
+        };
+        tasks.spawn(watch(Api::all(c()), config(), stores.operators.clone(), n(), clear));
+        let clear = |mut o: MachineConfigPool| {
+            o.metadata.managed_fields = None;
+            Some(o)
+        };
+        tasks.spawn(watch(Api::all(c()), config(), stores.pools.clone(), n(), clear));
+        let rendered = |o: PartialObjectMeta<MachineConfig>| {
+            let release = o.annotations().get(machine_config::RELEASE_VERSION)?.clone();
+            Some((o.name_any(), release))
+        };
+        tasks.spawn(watch(Api::all(c()), config(), stores.rendered.clone(), n(), rendered));
+        let topology = |o: Infrastructure| o.status.map(|s| s.control_plane_topology);
+        tasks.spawn(watch(Api::all(c()), config(), stores.topology.clone(), n(), topology));
+        let node = |o: Node| Some(NodeView::from(&o));
+        tasks.spawn(watch(Api::all(c()), config(), stores.nodes.clone(), n(), node));
+        let of_hooks = config().labels(labels::HOOK_JOB);
+        let clear = |mut o: Job| {
+            o.metadata.managed_fields = None;
+            Some(o)
+        };
+        let jobs = Api::namespaced(c(), namespace);
+        tasks.spawn(watch(jobs, of_hooks, stores.hook_jobs.clone(), n(), clear));
+        let of_jobs = config().labels(labels::UPGRADE_JOB_UID);
+        let workflows = Api::namespaced_with(c(), namespace, workflows);
+        let clear = |mut o: DynamicObject| {
+            o.metadata.managed_fields = None;
+            Some(o)
+        };
+        tasks.spawn(watch(workflows, of_jobs, stores.workflows.clone(), n(), clear));
+        stores
+    }
+
+    /// The first kind that is not known yet, or that must be there and is not; `None` when decisions can be made.
+    pub fn not_ready(&self) -> Option<String> {
+        let needed = [
+            ("UpgradeConfig", self.configs.knowledge()),
+            ("UpgradeJob", self.jobs.knowledge()),
+            ("UpgradeJobHook", self.hooks.knowledge()),
+            ("UpgradeSuspensionWindow", self.windows.knowledge()),
+            ("ClusterVersion (config.openshift.io)", self.cluster_versions.knowledge()),
+            ("Job", self.hook_jobs.knowledge()),
+            ("Node", self.nodes.knowledge()),
+        ];
+        let optional = [
+            ("ClusterOperator", self.operators.knowledge()),
+            ("MachineConfigPool", self.pools.knowledge()),
+            ("MachineConfig", self.rendered.knowledge()),
+            ("Infrastructure", self.topology.knowledge()),
+            ("Workflow", self.workflows.knowledge()),
+        ];
+        for (kind, knowledge) in needed {
+            match knowledge {
+                Knowledge::Known => {}
+                Knowledge::Unknown => return Some(format!("{kind} is not listed yet")),
+                Knowledge::NoSuchKind => return Some(format!("the CustomResourceDefinition of {kind} is missing")),
+            }
+        }
+        optional
+            .into_iter()
+            .find(|(_, knowledge)| *knowledge == Knowledge::Unknown)
+            .map(|(kind, _)| format!("{kind} is not listed yet"))
+    }
+
+    /// A snapshot. The workflow is that of no job; see [`Stores::workflow`].
+    pub fn world(&self) -> World {
+        World {
+            cluster_version: self.cluster_versions.get(cluster_version::NAME),
+            operators: self.operators.all(),
+            pools: self.pools.all(),
+            rendered: self.rendered.all().into_iter().collect(),
+            nodes: self.nodes.all(),
+            configs: self.configs.all(),
+            jobs: self.jobs.all(),
+            hooks: self.hooks.all(),
+            windows: self.windows.all(),
+            hook_jobs: self.hook_jobs.all(),
+            workflow: None,
+            control_plane_topology: self.topology.all().into_iter().next(),
+        }
+    }
+
+    /// The workflow of this name.
+    pub fn workflow(&self, name: &str) -> Option<DynamicObject> {
+        self.workflows.get(name)
+    }
+}

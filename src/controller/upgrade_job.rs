@@ -1,0 +1,272 @@
+//! UpgradeJob: snapshot → decision → fresh snapshot → decision → status, actions, reports.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::{
+    Api, ResourceExt,
+    api::{DynamicObject, PostParams},
+};
+
+use super::{
+    Context,
+    calls::{CallError, call},
+    effects::Effects,
+    events, live,
+    mirror::Knowledge,
+};
+use crate::{
+    api::{
+        UpgradeJob, labels,
+        upgrade_job::EngineChoice,
+    },
+    engine::{Engine, Report, RunContext, argo::Argo},
+    lifecycle::{self, Decision, EngineState, Input, RunState, Stage},
+    plan::Plan,
+    steps::Action,
+    world::World,
+};
+
+/// When each job last got live text, so that its engine is not written to all the time.
+#[derive(Default)]
+pub struct LiveTexts(BTreeMap<String, Timestamp>);
+
+/// One pass over one job; returns when to look again.
+pub async fn reconcile(
+    ctx: &Context,
+    texts: &mut LiveTexts,
+    world: &World,
+    job: &UpgradeJob,
+) -> Result<Option<Timestamp>, Error> {
+    let cached = job.status.as_ref().and_then(|s| s.workflow.as_ref()).and_then(|w| ctx.stores.workflow(&w.name));
+    let scene = Pass { ctx, world, job, workflow: cached };
+    let decision = scene.decide(texts);
+    if !is_change(job, &decision) {
+        return Ok(decision.wake_at);
+    }
+    // The copies may be minutes old: whatever is written is decided on fresh reads.
+    let settings = &ctx.settings;
+    let fresh = live::refresh(&ctx.client, &settings.namespace, world.clone()).await?;
+    let Some(job) = fresh.job(&job.name_any()).cloned() else { return Ok(None) };
+    let workflow = match job.status.as_ref().and_then(|s| s.workflow.as_ref()) {
+        Some(w) => live::workflow(&ctx.client, &settings.namespace, &ctx.workflows, &w.name).await?,
+        None => None,
+    };
+    let pass = Pass { ctx, world: &fresh, job: &job, workflow };
+    let decision = pass.decide(texts);
+    pass.carry_out(&decision, texts).await?;
+    Ok(decision.wake_at)
+}
+
+fn is_change(job: &UpgradeJob, decision: &Decision) -> bool {
+    job.status.as_ref() != Some(&decision.status) || !decision.actions.is_empty() || !decision.reports.is_empty()
+}
+
+struct Pass<'a> {
+    ctx: &'a Context,
+    world: &'a World,
+    job: &'a UpgradeJob,
+    workflow: Option<DynamicObject>,
+}
+
+impl Pass<'_> {
+    fn decide(&self, texts: &LiveTexts) -> Decision {
+        let run = self.run();
+        let engine = self.engine();
+        let input = Input {
+            world: self.world,
+            job: self.job,
+            run: &run,
+            engine: &engine,
+            settings: &self.ctx.settings,
+            now: self.ctx.now(),
+        };
+        let mut decision = lifecycle::decide(&input);
+        self.limit_live_texts(&mut decision, texts);
+        decision
+    }
+
+    fn uid(&self) -> String {
+        self.job.metadata.uid.clone().unwrap_or_default()
+    }
+
+    /// Text alone is written at most every `live_message_interval`; with an ending it goes along for free.
+    fn limit_live_texts(&self, decision: &mut Decision, texts: &LiveTexts) {
+        let only_text = decision.reports.iter().all(|(_, r)| matches!(r, Report::Message(_)));
+        let Some(last) = texts.0.get(&self.uid()).filter(|_| only_text && !decision.reports.is_empty()) else { return };
+        let next = last.saturating_add(self.ctx.settings.live_message_interval).unwrap_or(Timestamp::MAX);
+        if self.ctx.now() < next {
+            decision.reports.clear();
+            decision.wake_at = Some(decision.wake_at.map_or(next, |w| w.min(next)));
+        }
+    }
+
+    fn run(&self) -> RunState {
+        let plan = self.job.status.as_ref().and_then(|s| s.plan.as_ref()).and_then(|p| Plan::from_value(p).ok());
+        let (Some(object), Some(plan)) = (&self.workflow, plan) else { return RunState::Absent };
+        if object.labels().get(labels::UPGRADE_JOB_UID) != self.job.metadata.uid.as_ref() {
+            return RunState::Foreign;
+        }
+        let recorded = self.job.status.as_ref().and_then(|s| s.workflow.as_ref()).and_then(|w| w.uid.as_ref());
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        if recorded.is_some_and(|r| *r != uid) {
+            // Deleted and made again under the same name: not the run that we know.
+            return RunState::Foreign;
+        }
+        RunState::Present { uid, run: Box::new(Argo.observe(object, &plan)) }
+    }
+
+    fn engine(&self) -> EngineState {
+        let configured = self.job.spec.config.workflow.as_ref().and_then(|w| w.engine);
+        match configured.unwrap_or(self.ctx.settings.engine) {
+            EngineChoice::Auto | EngineChoice::Argo => match self.ctx.stores.workflows.knowledge() {
+                Knowledge::Known => EngineState::Ready {
+                    engine: EngineChoice::Argo,
+                    api_version: self.ctx.workflows.api_version.clone(),
+                    kind: self.ctx.workflows.kind.clone(),
+                },
+                Knowledge::NoSuchKind | Knowledge::Unknown => EngineState::Missing(
+                    "no workflow engine is installed (kind Workflow of argoproj.io is not there): install Argo Workflows"
+                        .to_owned(),
+                ),
+            },
+            EngineChoice::Tekton => EngineState::Missing("engine tekton is not supported by this version".to_owned()),
+            EngineChoice::Embedded => {
+                EngineState::Missing("engine embedded is not supported by this version".to_owned())
+            }
+        }
+    }
+
+    async fn carry_out(&self, decision: &Decision, texts: &mut LiveTexts) -> Result<(), Error> {
+        let Decision { status, actions, reports, notices, wake_at: _ } = decision;
+        let mut effects = Effects { client: &self.ctx.client, world: self.world, job: self.job.clone() };
+        // Intent first: after a crash the record says what was about to happen.
+        if self.job.status.as_ref() != Some(status) {
+            effects.write_status(status).await?;
+        }
+        for action in actions {
+            match action {
+                Action::CreateWorkflow => self.create_workflow(&effects.job).await?,
+                Action::StopWorkflow => self.stop_workflow(&effects).await?,
+                Action::SetDesiredUpdate(_)
+                | Action::WithdrawDesiredUpdate { .. }
+                | Action::PausePool { .. }
+                | Action::UnpausePool { .. }
+                | Action::CreateHookJob(_)
+                | Action::ReleaseHookJob { .. }
+                | Action::ClaimHook { .. }
+                | Action::Protect
+                | Action::Unprotect
+                | Action::TakeLock
+                | Action::ReleaseLock => effects.carry_out(action).await?,
+            }
+        }
+        self.report(&effects, reports, texts).await?;
+        if Stage::of(self.job) != Stage::Deleting || !notices.is_empty() {
+            events::publish(&self.ctx.client, self.job, notices, self.ctx.now()).await;
+        }
+        for notice in notices {
+            tracing::info!(job = self.job.name_any(), reason = notice.reason, "{}", notice.note);
+        }
+        Ok(())
+    }
+
+    fn workflow_api(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.ctx.client.clone(), &self.ctx.settings.namespace, &self.ctx.workflows)
+    }
+
+    async fn create_workflow(&self, job: &UpgradeJob) -> Result<(), Error> {
+        let status = job.status.clone().unwrap_or_default();
+        let (Some(plan), Some(workflow)) = (&status.plan, &status.workflow) else { return Ok(()) };
+        let plan = Plan::from_value(plan)?;
+        let config = job.spec.config.workflow.clone().unwrap_or_default();
+        let template = match &config.template {
+            Some(reference) => Some(self.template(&reference.name).await?),
+            None => None,
+        };
+        let context = RunContext {
+            job,
+            name: workflow.name.clone(),
+            config,
+            template,
+            default_service_account: self.ctx.settings.workflow_service_account.clone(),
+            active_deadline_seconds: deadline_seconds(job, self.ctx.now()),
+        };
+        let object = Argo.render(&plan, &context)?;
+        let attempt = format!("create workflow {}", workflow.name);
+        match call(attempt, self.workflow_api().create(&PostParams::default(), &object)).await {
+            // Ours from before a crash, or a stranger's: the next look tells.
+            Err(error) if error.is_already_exists() => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn template(&self, name: &str) -> Result<String, Error> {
+        let api: Api<k8s_openapi::api::core::v1::ConfigMap> =
+            Api::namespaced(self.ctx.client.clone(), &self.ctx.settings.namespace);
+        let map = call(format!("read ConfigMap {name} with the workflow template"), api.get(name)).await?;
+        map.data
+            .and_then(|mut data| data.remove(TEMPLATE_KEY))
+            .ok_or_else(|| Error::TemplateMissing { name: name.to_owned() })
+    }
+
+    async fn stop_workflow(&self, effects: &Effects<'_>) -> Result<(), Error> {
+        let Some(object) = &self.workflow else { return Ok(()) };
+        effects.patch_workflow(object, &self.workflow_api(), Argo.stop(object)).await?;
+        Ok(())
+    }
+
+    async fn report(
+        &self,
+        effects: &Effects<'_>,
+        reports: &[(String, Report)],
+        texts: &mut LiveTexts,
+    ) -> Result<(), Error> {
+        let plan = effects.job.status.as_ref().and_then(|s| s.plan.as_ref()).map(Plan::from_value).transpose()?;
+        let (Some(object), Some(plan)) = (&self.workflow, plan) else { return Ok(()) };
+        let now = self.ctx.now();
+        let Some(patch) = Argo.report(object, &plan, reports, now) else { return Ok(()) };
+        effects.patch_workflow(object, &self.workflow_api(), patch).await?;
+        texts.0.insert(self.uid(), now);
+        Ok(())
+    }
+}
+
+/// Key of the template in its ConfigMap.
+const TEMPLATE_KEY: &str = "upgrade-workflow.yaml.hbs";
+
+/// One hour beyond the operator's own last deadline: the engine must never be first.
+fn deadline_seconds(job: &UpgradeJob, now: Timestamp) -> i64 {
+    job.spec.upgrade_deadline().duration_since(now).as_secs().max(0) + 3_600
+}
+
+/// A pass that did not go through; it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A call did not go through.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The workflow cannot be rendered.
+    #[error(transparent)]
+    Render(#[from] crate::engine::RenderError),
+    /// The stored plan cannot be read.
+    #[error(transparent)]
+    Plan(#[from] crate::plan::BadPlan),
+    /// The ConfigMap of the template lacks its key.
+    #[error("ConfigMap {name} has no key {TEMPLATE_KEY} with the workflow template")]
+    TemplateMissing {
+        /// Name of the ConfigMap.
+        name: String,
+    },
+}
+
+impl Error {
+    /// Somebody else wrote first: decide again at once.
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            Self::Call(error) => error.is_conflict(),
+            Self::Render(_) | Self::Plan(_) | Self::TemplateMissing { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A decision in the making: the status as it is becoming, and what shall be done.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{Decision, Input, Notice, mirror};
+use crate::{
+    api::{
+        conditions::{self, types},
+        upgrade_job::{DesiredVersion, JobPhase, StepPhase, StepStatus, UpgradeJobStatus},
+    },
+    engine::Report,
+    hooks::tracker,
+    plan::{BadPlan, Plan, PlanStep},
+    steps::{Action, Scene, Tick, Verdict},
+};
+
+/// A decision in the making.
+pub(super) struct Draft<'a> {
+    pub input: Input<'a>,
+    pub status: UpgradeJobStatus,
+    pub actions: Vec<Action>,
+    pub reports: Vec<(String, Report)>,
+    notices: Vec<Notice>,
+    wakes: Vec<Timestamp>,
+    /// All else is done, but pools that someone else paused are behind: what the job waits for.
+    pub foreign_pause: Option<String>,
+}
+
+impl<'a> Draft<'a> {
+    pub fn new(input: Input<'a>) -> Self {
+        let mut status = input.job.status.clone().unwrap_or_default();
+        status.observed_generation = input.job.metadata.generation;
+        Self { input, status, actions: Vec::new(), reports: Vec::new(), notices: Vec::new(), wakes: Vec::new(), foreign_pause: None }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.input.now
+    }
+
+    /// Now, as it goes into a status.
+    pub fn time(&self) -> Time {
+        Time(conditions::whole_seconds(self.input.now))
+    }
+
+    pub fn scene(&self, began: Timestamp) -> Scene<'_> {
+        Scene {
+            world: self.input.world,
+            job: self.input.job,
+            status: &self.status,
+            settings: self.input.settings,
+            now: self.input.now,
+            began,
+        }
+    }
+
+    pub fn wake_at(&mut self, t: Timestamp) {
+        if t > self.input.now {
+            self.wakes.push(t);
+        }
+    }
+
+    pub fn notice(&mut self, warning: bool, reason: &str, note: impl Into<String>) {
+        self.notices.push(Notice { warning, reason: reason.to_owned(), note: note.into() });
+    }
+
+    pub fn condition(&mut self, type_: &str, value: bool, reason: &str, message: impl Into<String>) -> bool {
+        let generation = self.input.job.metadata.generation;
+        conditions::set(&mut self.status.conditions, type_, value, reason, message, generation, self.input.now)
+    }
+
+    pub fn has(&self, type_: &str) -> bool {
+        conditions::is_true(&self.status.conditions, type_)
+    }
+
+    /// The stored plan; `None` if there is none yet.
+    pub fn plan(&self) -> Result<Option<Plan>, BadPlan> {
+        self.status.plan.as_ref().map(Plan::from_value).transpose()
+    }
+
+    /// Brings the tracker up to date with the hooks' Jobs, and lets go of Jobs whose end was tracked before.
+    pub fn track_hooks(&mut self) {
+        let jobs = &self.input.world.hook_jobs;
+        let tracked = tracker::track(self.input.job, &self.status.hook_tracker, jobs);
+        // The finalizer goes only once the tracker that is stored has the result: this decision's is not stored yet.
+        let stored = self.input.job.status.as_ref().map_or(&[][..], |s| s.hook_tracker.as_slice());
+        for name in tracker::releasable(self.input.job, stored, jobs) {
+            self.actions.push(Action::ReleaseHookJob { name });
+        }
+        self.status.hook_tracker = tracked;
+    }
+
+    /// The recorded state of a step, made if it is new.
+    pub fn step_mut(&mut self, step: &PlanStep) -> &mut StepStatus {
+        let found = self.status.steps.iter().position(|s| s.name == step.name);
+        let index = found.unwrap_or_else(|| {
+            self.status.steps.push(StepStatus {
+                name: step.name.clone(),
+                kind: step.action.kind().to_owned(),
+                phase: StepPhase::Pending,
+                message: None,
+                started_at: None,
+                finished_at: None,
+            });
+            self.status.steps.len() - 1
+        });
+        // The index was found or just made.
+        #[allow(clippy::indexing_slicing)]
+        &mut self.status.steps[index]
+    }
+
+    pub fn step_phase(&self, name: &str) -> Option<StepPhase> {
+        self.status.steps.iter().find(|s| s.name == name).map(|s| s.phase)
+    }
+
+    /// Marks a step as begun and returns since when.
+    pub fn begin(&mut self, step: &PlanStep, at: Option<Timestamp>) -> Timestamp {
+        let began = Time(conditions::whole_seconds(at.unwrap_or(self.input.now)));
+        let status = self.step_mut(step);
+        if status.phase == StepPhase::Pending {
+            status.phase = StepPhase::Running;
+        }
+        status.started_at.get_or_insert(began).0
+    }
+
+    pub fn end_step(&mut self, step: &PlanStep, phase: StepPhase, message: impl Into<String>) {
+        let now = self.time();
+        let status = self.step_mut(step);
+        status.phase = phase;
+        status.message = Some(message.into());
+        status.finished_at.get_or_insert(now);
+    }
+
+    /// Takes over what a tick asks for and returns its verdict.
+    pub fn take(&mut self, tick: Tick) -> Verdict {
+        let Tick { actions, tracked, warnings, verdict } = tick;
+        for action in &actions {
+            self.record_intent(action);
+        }
+        self.actions.extend(actions);
+        self.status.hook_tracker.extend(tracked);
+        for warning in warnings {
+            self.notice(true, "Hook", warning);
+        }
+        verdict
+    }
+
+    /// What is about to be written to the ClusterVersion is on record before: an ending can then take it back.
+    fn record_intent(&mut self, action: &Action) {
+        let Action::SetDesiredUpdate(target) = action else { return };
+        if self.status.desired_update.is_some() {
+            return;
+        }
+        let before = self.input.world.cluster_version.as_ref().and_then(|c| c.spec.desired_update.as_ref());
+        let filled = |text: &str| Some(text.to_owned()).filter(|t| !t.is_empty());
+        self.status.previous_desired_update = before.map(|u| DesiredVersion {
+            version: filled(&u.version),
+            image: filled(&u.image),
+            ..DesiredVersion::default()
+        });
+        self.status.desired_update = Some(DesiredVersion {
+            version: filled(&target.version),
+            image: filled(&target.image),
+            ..DesiredVersion::default()
+        });
+    }
+
+    /// The job has failed.
+    pub fn fail(&mut self, reason: &str, message: impl Into<String>) {
+        let message = message.into();
+        self.condition(types::FAILED, true, reason, message.clone());
+        self.outcome(JobPhase::Failed, &message);
+        self.notice(true, reason, message);
+    }
+
+    /// The job has succeeded, or was skipped.
+    pub fn succeed(&mut self, phase: JobPhase, reason: &str, message: impl Into<String>) {
+        let message = message.into();
+        self.condition(types::SUCCEEDED, true, reason, message.clone());
+        self.outcome(phase, &message);
+        self.notice(phase == JobPhase::Skipped, reason, message);
+    }
+
+    fn outcome(&mut self, phase: JobPhase, message: &str) {
+        let now = self.time();
+        self.status.phase = Some(phase);
+        self.status.message = Some(message.to_owned());
+        self.status.finished_at = Some(now);
+        for step in &mut self.status.steps {
+            if step.phase == StepPhase::Running {
+                step.phase = StepPhase::Skipped;
+                step.finished_at = Some(now_of(&self.status.finished_at));
+                let was = step.message.take().unwrap_or_default();
+                step.message = Some(format!("not finished when the job ended: {was}"));
+            }
+        }
+    }
+
+    pub fn finish(mut self) -> Decision {
+        mirror::conditions(&mut self);
+        self.wakes.sort_unstable();
+        let Self { input: _, status, actions, reports, notices, wakes, foreign_pause: _ } = self;
+        Decision { status, actions, reports, notices, wake_at: wakes.first().copied() }
+    }
+}
+
+fn now_of(finished: &Option<Time>) -> Time {
+    finished.clone().unwrap_or(Time(Timestamp::UNIX_EPOCH))
+}

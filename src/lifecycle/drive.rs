@@ -1,0 +1,165 @@
+//! Advances the steps of a plan: what the engine has reached is ticked, and what a tick says is recorded and reported.
+
+use super::draft::Draft;
+use crate::{
+    api::upgrade_job::StepPhase,
+    engine::{Node, NodePhase, Report, Run},
+    plan::{Part, Plan, PlanStep, StepAction},
+    steps::{self, Verdict},
+};
+
+/// What came of driving the main part.
+pub(super) enum Driven {
+    /// Something is still to be done.
+    Going,
+    /// Every step has ended well.
+    Done,
+    /// A step failed.
+    Failed {
+        reason: &'static str,
+        message: String,
+    },
+}
+
+/// Ticks every step of the main part that the engine has reached.
+pub(super) fn main_part(draft: &mut Draft<'_>, plan: &Plan, run: &Run) -> Driven {
+    let mut failed = None;
+    for step in plan.part(Part::Main) {
+        draft.step_mut(step);
+        let Some(node) = run.nodes.iter().find(|n| n.step == step.name) else { continue };
+        if let Some(failure) = one(draft, plan, step, node, run.suspended) {
+            failed.get_or_insert(failure);
+        }
+    }
+    if let Some((reason, message)) = failed {
+        return Driven::Failed { reason, message };
+    }
+    let all_done = plan.part(Part::Main).all(|s| draft.step_phase(&s.name).is_some_and(StepPhase::is_finished));
+    if all_done { Driven::Done } else { Driven::Going }
+}
+
+fn one(
+    draft: &mut Draft<'_>,
+    plan: &Plan,
+    step: &PlanStep,
+    node: &Node,
+    suspended: bool,
+) -> Option<(&'static str, String)> {
+    let recorded = draft.step_phase(&step.name).unwrap_or(StepPhase::Pending);
+    if recorded.is_finished() {
+        repeat_report(draft, step, recorded, node);
+        return None;
+    }
+    let began = draft.begin(step, node.started_at);
+    match node.phase {
+        NodePhase::Running => {}
+        NodePhase::Succeeded if overrides_check(&step.action) => {
+            approve(draft, step, node);
+            return None;
+        }
+        // Ended by someone else, but the cluster decides: the step goes on until it is really done.
+        NodePhase::Succeeded => {}
+        NodePhase::Failed => {
+            let text = node.message.clone().unwrap_or_default();
+            draft.end_step(step, StepPhase::Failed, text.clone());
+            return Some((
+                crate::api::conditions::reasons::WORKFLOW_STOPPED,
+                format!("step {} was ended in the workflow engine, not by the operator: {text}", step.name),
+            ));
+        }
+        NodePhase::Skipped => {
+            draft.end_step(step, StepPhase::Skipped, "skipped by the workflow engine");
+            return None;
+        }
+    }
+    if let Some(missing) = unmet(draft, plan, step) {
+        record_running(draft, step, format!("waiting for step {missing}"), node);
+        return None;
+    }
+    let tick = steps::tick(step, &draft.scene(began));
+    if suspended {
+        record_running(draft, step, "the workflow is suspended by a person; deadlines go on".to_owned(), node);
+        return None;
+    }
+    let verdict = draft.take(tick);
+    match verdict {
+        Verdict::Running { message, wake_at } => {
+            if let Some(t) = wake_at {
+                draft.wake_at(t);
+            }
+            record_running(draft, step, message, node);
+            None
+        }
+        Verdict::Done { message } => {
+            done(draft, step, node, message);
+            None
+        }
+        Verdict::Failed { reason, message } => {
+            draft.end_step(step, StepPhase::Failed, message.clone());
+            if node.phase == NodePhase::Running {
+                draft.reports.push((step.name.clone(), Report::Failed(message.clone())));
+            }
+            Some((reason, format!("{}: {message}", step.name)))
+        }
+    }
+}
+
+/// A crash between recording a verdict and ending the node: say it again.
+fn repeat_report(draft: &mut Draft<'_>, step: &PlanStep, recorded: StepPhase, node: &Node) {
+    if node.phase != NodePhase::Running {
+        return;
+    }
+    let message = draft.scene(draft.now()).step(&step.name).and_then(|s| s.message.clone()).unwrap_or_default();
+    let report = match recorded {
+        StepPhase::Failed => Report::Failed(message),
+        StepPhase::Succeeded | StepPhase::Skipped | StepPhase::Overridden => Report::Succeeded(message),
+        StepPhase::Pending | StepPhase::Running => return,
+    };
+    draft.reports.push((step.name.clone(), report));
+}
+
+/// Predecessors that have not ended well by our record: a node that was resumed by hand cannot skip reality.
+fn unmet(draft: &Draft<'_>, plan: &Plan, step: &PlanStep) -> Option<String> {
+    step.after
+        .iter()
+        .filter(|name| plan.step(name).is_some())
+        .find(|name| !draft.step_phase(name).is_some_and(StepPhase::is_finished))
+        .cloned()
+}
+
+fn overrides_check(action: &StepAction) -> bool {
+    matches!(action, StepAction::PreHealthCheck | StepAction::PostHealthCheck | StepAction::FinalHealthCheck)
+}
+
+/// A health check that a person ended in the engine is a recorded approval.
+fn approve(draft: &mut Draft<'_>, step: &PlanStep, node: &Node) {
+    let who = node.ended_by.as_deref().unwrap_or("someone");
+    let message = format!("approved in the workflow engine by {who}; the check was: {}", {
+        let scene = draft.scene(draft.now());
+        scene.step(&step.name).and_then(|s| s.message.clone()).unwrap_or_else(|| "not made".to_owned())
+    });
+    draft.notice(true, crate::api::conditions::reasons::OVERRIDDEN, format!("{}: {message}", step.name));
+    draft.end_step(step, StepPhase::Overridden, message);
+}
+
+fn record_running(draft: &mut Draft<'_>, step: &PlanStep, message: String, node: &Node) {
+    let status = draft.step_mut(step);
+    status.phase = StepPhase::Running;
+    status.message = Some(message.clone());
+    if node.phase == NodePhase::Running && node.message.as_deref() != Some(message.as_str()) {
+        draft.reports.push((step.name.clone(), Report::Message(message)));
+    }
+}
+
+fn done(draft: &mut Draft<'_>, step: &PlanStep, node: &Node, message: String) {
+    if node.phase == NodePhase::Running {
+        draft.end_step(step, StepPhase::Succeeded, message.clone());
+        draft.notice(false, "StepDone", format!("{}: {message}", step.name));
+        draft.reports.push((step.name.clone(), Report::Succeeded(message)));
+    } else {
+        let who = node.ended_by.as_deref().unwrap_or("someone");
+        let message = format!("{message} (ended in the workflow engine by {who})");
+        draft.notice(true, crate::api::conditions::reasons::OVERRIDDEN, format!("{}: {message}", step.name));
+        draft.end_step(step, StepPhase::Overridden, message);
+    }
+}

@@ -1,0 +1,146 @@
+//! A job that has its outcome: give everything back, run the exit hooks, and let the workflow show it.
+
+use super::{RunState, draft::Draft, is_protected, release, running};
+use crate::{
+    api::{
+        conditions::{reasons, types},
+        upgrade_job::StepPhase,
+        upgrade_job_hook::HookEvent,
+    },
+    engine::{Node, NodePhase, Report},
+    plan::{Part, Plan, PlanStep, StepAction},
+    steps::{self, Action, Verdict},
+};
+
+pub(super) fn decide(draft: &mut Draft<'_>) {
+    let plan = draft.plan().ok().flatten();
+    let released = match release::release(draft) {
+        release::Released::Going(message) => Err(message),
+        release::Released::Done(message) => Ok(message),
+    };
+    if let RunState::Present { uid, run } = draft.input.run {
+        running::record_workflow(draft, uid, run);
+    }
+    end_main_nodes(draft, plan.as_ref());
+    match plan.filter(|p| p.part(Part::Exit).next().is_some()) {
+        Some(plan) => planned_exit(draft, &plan, &released),
+        None if released.is_ok() => unplanned_exit(draft),
+        None => {}
+    }
+    // The finalizer guards what was taken; hooks of the end need no guard.
+    if released.is_ok() && is_protected(draft.input.job) {
+        draft.actions.push(Action::Unprotect);
+    }
+}
+
+fn node_of<'a>(draft: &Draft<'a>, step: &PlanStep) -> Option<&'a Node> {
+    match draft.input.run {
+        RunState::Present { run, .. } => run.nodes.iter().find(|n| n.step == step.name),
+        RunState::Absent | RunState::Foreign => None,
+    }
+}
+
+/// A main part that still runs in the engine would keep its exit part waiting for ever.
+fn end_main_nodes(draft: &mut Draft<'_>, plan: Option<&Plan>) {
+    let why = draft.status.message.clone().unwrap_or_default();
+    for step in plan.iter().flat_map(|p| p.part(Part::Main)) {
+        let Some(node) = node_of(draft, step).filter(|n| n.phase == NodePhase::Running) else { continue };
+        let recorded = draft.scene(draft.now()).step(&step.name).cloned();
+        let ended_well = recorded
+            .as_ref()
+            .is_some_and(|s| matches!(s.phase, StepPhase::Succeeded | StepPhase::Overridden));
+        let text = recorded.and_then(|s| s.message).unwrap_or_else(|| format!("not finished: {why}"));
+        let report = if ended_well { Report::Succeeded(text) } else { Report::Failed(text) };
+        draft.reports.push((node.step.clone(), report));
+    }
+}
+
+fn planned_exit(draft: &mut Draft<'_>, plan: &Plan, released: &Result<String, String>) {
+    for step in plan.part(Part::Exit) {
+        draft.step_mut(step);
+        let node = node_of(draft, step).cloned();
+        if draft.step_phase(&step.name).is_some_and(StepPhase::is_finished) {
+            end_node(draft, step, node.as_ref());
+            continue;
+        }
+        match &step.action {
+            StepAction::Release => show_release(draft, step, released),
+            StepAction::Hook { event, .. } | StepAction::HooksJoin { event, .. } if !is_reached(draft, *event) => {
+                draft.end_step(step, StepPhase::Skipped, format!("not run: the job ended otherwise than {}", event.as_str()));
+            }
+            StepAction::Hook { .. } | StepAction::HooksJoin { .. } if released.is_ok() => hook(draft, step),
+            _ => {}
+        }
+        live_text(draft, step, node.as_ref());
+        end_node(draft, step, node.as_ref());
+    }
+}
+
+/// Whether hooks of this event belong to the outcome.
+fn is_reached(draft: &Draft<'_>, event: HookEvent) -> bool {
+    event == HookEvent::Finish || steps::exit_event(&draft.status).is_some_and(|(e, _)| e == event)
+}
+
+fn show_release(draft: &mut Draft<'_>, step: &PlanStep, released: &Result<String, String>) {
+    draft.begin(step, None);
+    match released {
+        Ok(message) => draft.end_step(step, StepPhase::Succeeded, message.clone()),
+        Err(message) => draft.step_mut(step).message = Some(message.clone()),
+    }
+}
+
+fn hook(draft: &mut Draft<'_>, step: &PlanStep) {
+    let began = draft.begin(step, None);
+    let tick = steps::tick(step, &draft.scene(began));
+    let verdict = draft.take(tick);
+    match verdict {
+        Verdict::Running { message, wake_at } => {
+            if let Some(t) = wake_at {
+                draft.wake_at(t);
+            }
+            draft.step_mut(step).message = Some(message);
+        }
+        Verdict::Done { message } => draft.end_step(step, StepPhase::Succeeded, message),
+        // Exit hooks never change the outcome.
+        Verdict::Failed { reason: _, message } => {
+            draft.notice(true, reasons::HOOK_FAILED, message.clone());
+            draft.end_step(step, StepPhase::Failed, message);
+        }
+    }
+}
+
+fn live_text(draft: &mut Draft<'_>, step: &PlanStep, node: Option<&Node>) {
+    let Some(node) = node.filter(|n| n.phase == NodePhase::Running) else { return };
+    let recorded = draft.scene(draft.now()).step(&step.name).cloned();
+    if let Some(status) = recorded
+        && status.phase == StepPhase::Running
+        && status.message != node.message
+        && let Some(message) = status.message
+    {
+        draft.reports.push((step.name.clone(), Report::Message(message)));
+    }
+}
+
+/// Ends the engine's node of an exit step. Always well: a failed exit hook must not turn a good workflow bad.
+fn end_node(draft: &mut Draft<'_>, step: &PlanStep, node: Option<&Node>) {
+    let Some(node) = node.filter(|n| n.phase == NodePhase::Running) else { return };
+    let recorded = draft.scene(draft.now()).step(&step.name).cloned();
+    if let Some(status) = recorded.filter(|s| s.phase.is_finished()) {
+        draft.reports.push((node.step.clone(), Report::Succeeded(status.message.unwrap_or_default())));
+    }
+}
+
+/// Exit hooks of a job that never had a workflow: it was skipped, or failed before its start.
+fn unplanned_exit(draft: &mut Draft<'_>) {
+    let Some((event, condition)) = steps::exit_event(&draft.status) else { return };
+    let ended = condition.last_transition_time.0;
+    for event in [event, HookEvent::Finish] {
+        let tick = steps::hooks_of(&draft.scene(ended), event, None);
+        let verdict = draft.take(tick);
+        if let Verdict::Failed { message, .. } = verdict
+            && !draft.has(types::FAILED)
+        {
+            draft.notice(true, reasons::HOOK_FAILED, message);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The life of an UpgradeJob, design 5: pure. One decision at a time: the world and the time in; the status, actions and
+//! reports to the engine out, carried out in that order (intent, cluster, engine), so that a restart at any line converges.
+
+mod deletion;
+mod draft;
+mod drive;
+mod exit;
+mod lock;
+mod mirror;
+mod pending;
+mod release;
+mod running;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::{
+    api::{
+        UpgradeJob,
+        conditions::{self, types},
+        finalizers,
+        upgrade_job::{EngineChoice, UpgradeJobStatus},
+    },
+    engine::{Report, Run},
+    settings::Settings,
+    steps::Action,
+    world::World,
+};
+
+pub use lock::{Lock, holder_of};
+
+/// What a decision is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The snapshot of the cluster.
+    pub world: &'a World,
+    /// The job; the same as in `world.jobs`.
+    pub job: &'a UpgradeJob,
+    /// The workflow of the job.
+    pub run: &'a RunState,
+    /// The engine that this job uses, or would use.
+    pub engine: &'a EngineState,
+    /// The operator's settings.
+    pub settings: &'a Settings,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What is known of the job's workflow.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunState {
+    /// There is no workflow of that name.
+    Absent,
+    /// There is one, but it is not of this job.
+    Foreign,
+    /// It is there.
+    Present {
+        /// UID of the object.
+        uid: String,
+        /// What it shows.
+        run: Box<Run>,
+    },
+}
+
+/// Whether the engine of a job can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineState {
+    /// It is installed; never `Auto`.
+    Ready {
+        /// Which one.
+        engine: EngineChoice,
+        /// API version of its workflows.
+        api_version: String,
+        /// Kind of its workflows.
+        kind: String,
+    },
+    /// It is not, and why.
+    Missing(String),
+}
+
+/// What to do, in this order: status, actions, reports; notices at any time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The status as it shall be.
+    pub status: UpgradeJobStatus,
+    /// What to do on the cluster.
+    pub actions: Vec<Action>,
+    /// What to tell the engine, by step.
+    pub reports: Vec<(String, Report)>,
+    /// What to tell people.
+    pub notices: Vec<Notice>,
+    /// When time alone may change the decision.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// A Kubernetes Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whether it is a warning.
+    pub warning: bool,
+    /// One word.
+    pub reason: String,
+    /// For people.
+    pub note: String,
+}
+
+/// Decides what to do for a job now.
+pub fn decide(input: &Input<'_>) -> Decision {
+    let mut draft = draft::Draft::new(*input);
+    draft.track_hooks();
+    match Stage::of(input.job) {
+        Stage::Deleting => deletion::decide(&mut draft),
+        Stage::Finished => exit::decide(&mut draft),
+        Stage::Started => running::decide(&mut draft),
+        Stage::Pending => pending::decide(&mut draft),
+    }
+    draft.finish()
+}
+
+/// Where a job is, by what it has recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Pinned, not started.
+    Pending,
+    /// Started, no outcome yet.
+    Started,
+    /// It has an outcome.
+    Finished,
+    /// Deleted, and something is to be given back first.
+    Deleting,
+}
+
+impl Stage {
+    /// The stage of a job.
+    pub fn of(job: &UpgradeJob) -> Self {
+        let all = job.status.as_ref().map_or(&[][..], |s| s.conditions.as_slice());
+        if job.metadata.deletion_timestamp.is_some() {
+            Self::Deleting
+        } else if conditions::is_true(all, types::SUCCEEDED) || conditions::is_true(all, types::FAILED) {
+            Self::Finished
+        } else if conditions::is_true(all, types::STARTED) {
+            Self::Started
+        } else {
+            Self::Pending
+        }
+    }
+}
+
+/// Whether our finalizer is on the job.
+pub fn is_protected(job: &UpgradeJob) -> bool {
+    job.finalizers().iter().any(|f| f == finalizers::UPGRADE_JOB)
+}

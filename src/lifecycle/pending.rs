@@ -1,0 +1,324 @@
+//! A job that has not started: Create hooks, the start window, the checks of design 5, lock, plan.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+
+use super::{EngineState, RunState, Stage, draft::Draft, drive, is_protected, lock, running};
+use crate::{
+    api::{
+        UpgradeConfig, UpgradeJob,
+        conditions::{self, reasons, types},
+        labels,
+        upgrade_job::JobPhase,
+        validation,
+    },
+    plan::{Plan, RunKind, build},
+    schedule::suspension,
+    steps::Action,
+    target::Target,
+    text,
+};
+
+/// Why a due job does not start; the reason of `Expired` if that lasts until `startBefore`.
+struct Obstacle {
+    reason: &'static str,
+    message: String,
+}
+
+impl Obstacle {
+    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+pub(super) fn decide(draft: &mut Draft<'_>) {
+    draft.status.phase = Some(JobPhase::Pending);
+    let spec = &draft.input.job.spec;
+    let (start, limit) = (spec.start_after.0, spec.start_before.0);
+    draft.wake_at(start);
+    draft.wake_at(limit);
+
+    let invalid = check_valid(draft);
+    let create = if invalid.is_none() { create_hooks(draft) } else { None };
+    if draft.status.finished_at.is_some() {
+        return;
+    }
+    let now = draft.now();
+    if now < start {
+        let when = text::time(start, draft.input.settings.zone());
+        draft.status.message = Some(match &invalid {
+            Some(problem) => problem.message.clone(),
+            None => format!("starts at {when}"),
+        });
+        return;
+    }
+    if let Some(why) = skipped(draft) {
+        return draft.succeed(JobPhase::Skipped, reasons::SKIPPED, why);
+    }
+    let obstacle = invalid.or(create).or_else(|| obstacle(draft));
+    if now >= limit {
+        return expire(draft, obstacle);
+    }
+    match obstacle {
+        Some(obstacle) => wait(draft, &obstacle),
+        None => start_now(draft),
+    }
+}
+
+fn wait(draft: &mut Draft<'_>, obstacle: &Obstacle) {
+    let limit = text::time(draft.input.job.spec.start_before.0, draft.input.settings.zone());
+    let message = format!("{}; the job is skipped if it cannot start by {limit}", obstacle.message);
+    if draft.status.message.as_deref() != Some(message.as_str()) {
+        draft.notice(true, obstacle.reason, message.clone());
+    }
+    draft.status.message = Some(message);
+    // Whatever is in the way may go without an event that we see.
+    let soon = draft.now().saturating_add(jiff::SignedDuration::from_secs(30)).unwrap_or(Timestamp::MAX);
+    draft.wake_at(soon);
+}
+
+fn expire(draft: &mut Draft<'_>, obstacle: Option<Obstacle>) {
+    let limit = text::time(draft.input.job.spec.start_before.0, draft.input.settings.zone());
+    // Nothing is in the way now: then nobody was there to start it.
+    let Obstacle { reason, message } = obstacle
+        .unwrap_or_else(|| Obstacle::new("OperatorDown", "the operator was not running in the start window"));
+    let message = format!("Job could not be started before {limit}: {message}");
+    draft.condition(types::EXPIRED, true, reason, message.clone());
+    draft.succeed(JobPhase::Skipped, reasons::SKIPPED, message);
+}
+
+fn check_valid(draft: &mut Draft<'_>) -> Option<Obstacle> {
+    let mut problems: Vec<String> =
+        validation::upgrade_job(draft.input.job, &draft.input.world.pools).iter().map(ToString::to_string).collect();
+    if let (Some(_), Some(cluster)) = (&draft.input.job.spec.desired_version, &draft.input.world.cluster_version)
+        && problems.is_empty()
+        && Target::of(draft.input.job, cluster).is_none()
+    {
+        problems.push(
+            "spec.desiredVersion: version and image cannot be completed from availableUpdates, conditionalUpdates or the \
+             history of the ClusterVersion; give both"
+                .to_owned(),
+        );
+    }
+    if problems.is_empty() {
+        draft.condition(types::VALID, true, reasons::VALID, "");
+        return None;
+    }
+    let message = problems.join("; ");
+    if draft.condition(types::VALID, false, reasons::INVALID, message.clone()) {
+        draft.notice(true, reasons::INVALID, message.clone());
+    }
+    Some(Obstacle::new(reasons::INVALID, message))
+}
+
+/// Runs the hooks of Create; what is still running is an obstacle to the start.
+fn create_hooks(draft: &mut Draft<'_>) -> Option<Obstacle> {
+    let plan = match draft.plan() {
+        Ok(plan) => plan,
+        Err(error) => return Some(Obstacle::new(reasons::INVALID, error.to_string())),
+    };
+    let number = match plan.as_ref().map(|p| p.run) {
+        Some(RunKind::Create { number }) => number,
+        Some(RunKind::Main { .. }) | None => 0,
+    };
+    if let Some(plan) = &plan
+        && let Some(running) = create_run(draft, plan)
+    {
+        return running;
+    }
+    if draft.now() >= draft.input.job.spec.start_after.0 {
+        return None;
+    }
+    new_create_run(draft, number + 1);
+    None
+}
+
+/// Drives the current run of Create hooks: `Some(obstacle)` while it runs, `None` once it is over.
+#[allow(clippy::option_option)]
+fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
+    let finished = |draft: &Draft<'_>| {
+        plan.steps.iter().all(|s| draft.step_phase(&s.name).is_some_and(crate::api::upgrade_job::StepPhase::is_finished))
+    };
+    match draft.input.run {
+        RunState::Present { uid, run } => {
+            running::record_workflow(draft, uid, run);
+            match drive::main_part(draft, plan, run) {
+                drive::Driven::Failed { reason, message } => {
+                    draft.fail(reason, message);
+                    return Some(None);
+                }
+                drive::Driven::Done => return None,
+                drive::Driven::Going => {}
+            }
+        }
+        RunState::Absent if finished(draft) => return None,
+        RunState::Absent | RunState::Foreign => {
+            let seen = draft.status.workflow.as_ref().is_some_and(|w| w.uid.is_some());
+            if seen || *draft.input.run == RunState::Foreign {
+                // Deleted by hand, or the name is taken: tracked hooks are not repeated in the next run.
+                return None;
+            }
+            draft.actions.push(Action::CreateWorkflow);
+        }
+    }
+    Some(Some(Obstacle::new("CreateHookRunning", "hooks of Create are still running")))
+}
+
+/// Starts a run for Create hooks that are not tracked yet, also for one that appeared later.
+fn new_create_run(draft: &mut Draft<'_>, number: u32) {
+    let job = draft.input.job;
+    let tracked = |hook: &str| {
+        draft
+            .status
+            .hook_tracker
+            .iter()
+            .any(|t| t.hook_event == crate::api::upgrade_job_hook::HookEvent::Create && t.upgrade_job_hook == hook)
+    };
+    let new: Vec<_> = draft.input.world.hooks.iter().filter(|h| !tracked(&h.name_any())).cloned().collect();
+    let Some(mut plan) = build::create_plan(job, &new, number) else { return };
+    if let EngineState::Missing(why) = draft.input.engine {
+        draft.status.message = Some(why.clone());
+        return;
+    }
+    if number > 1 {
+        plan.rename_for_run(number);
+    }
+    match plan.to_value() {
+        Ok(value) => draft.status.plan = Some(value),
+        Err(error) => {
+            draft.status.message = Some(format!("cannot write status.plan: {error}"));
+            return;
+        }
+    }
+    let name = running::name_of(draft, plan.run);
+    running::set_workflow(draft, name);
+}
+
+/// Why the job is not to run at all.
+fn skipped(draft: &Draft<'_>) -> Option<String> {
+    let (world, job, now) = (draft.input.world, draft.input.job, draft.now());
+    let zone = draft.input.settings.zone();
+    let of_job = subject(&job.metadata);
+    let window = suspension::window_matching_job(&world.windows, of_job, now).or_else(|| {
+        suspension::window_matching_config(&world.windows, subject(&config_of(draft)?.metadata), now)
+    });
+    if let Some(window) = window {
+        return Some(format!("Upgrade job skipped by {}", suspension::describe(window, zone)));
+    }
+    if let Some(config) = config_of(draft) {
+        if config.spec.schedule.suspend {
+            return Some(format!("UpgradeConfig {:?} is suspended (spec.schedule.suspend)", config.name_any()));
+        }
+        if let Some(why) = rescheduled(draft, config) {
+            return Some(why);
+        }
+    }
+    superseded(draft)
+}
+
+fn subject(metadata: &ObjectMeta) -> suspension::Subject<'_> {
+    static NONE: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
+    suspension::Subject {
+        namespace: metadata.namespace.as_deref(),
+        labels: metadata.labels.as_ref().unwrap_or(&NONE),
+    }
+}
+
+fn config_of<'a>(draft: &Draft<'a>) -> Option<&'a UpgradeConfig> {
+    let label = draft.input.job.labels().get(labels::UPGRADE_CONFIG)?;
+    draft.input.world.configs.iter().find(|c| crate::api::names::label_value(&c.name_any()) == *label)
+}
+
+/// The schedule was edited after the pin, and this instant is no run any more.
+fn rescheduled(draft: &Draft<'_>, config: &UpgradeConfig) -> Option<String> {
+    let parsed = crate::schedule::Schedule::parse(&config.spec.schedule, &draft.input.settings.zones).ok()?;
+    let start = draft.input.job.spec.start_after.0;
+    if parsed.schedule.contains(start) {
+        return None;
+    }
+    let when = text::time(start, draft.input.settings.zone());
+    Some(format!("Rescheduled: {when} is no run of UpgradeConfig {:?} any more", config.name_any()))
+}
+
+/// A newer version is already there.
+fn superseded(draft: &Draft<'_>) -> Option<String> {
+    let cluster = draft.input.world.cluster_version.as_ref()?;
+    let newest = cluster.newest().filter(|h| h.is_completed())?;
+    let wanted = Target::of(draft.input.job, cluster)?;
+    let parse = |v: &str| semver::Version::parse(v).ok();
+    let (installed, wanted_version) = (parse(&newest.version)?, parse(&wanted.version)?);
+    if wanted_version < installed && !draft.input.job.spec.allow_downgrade() {
+        return Some(format!("Superseded: the cluster is at {}, newer than {}", newest.version, wanted.version));
+    }
+    None
+}
+
+/// What keeps a due job from starting.
+fn obstacle(draft: &Draft<'_>) -> Option<Obstacle> {
+    let world = draft.input.world;
+    if world.control_plane_topology.as_deref() == Some("External") || world.pools.is_empty() {
+        return Some(Obstacle::new(
+            reasons::UNSUPPORTED_TOPOLOGY,
+            "the cluster has a hosted control plane or no MachineConfigPools: it is not upgraded by this operator",
+        ));
+    }
+    if let EngineState::Missing(why) = draft.input.engine {
+        return Some(Obstacle::new("EngineMissing", why.clone()));
+    }
+    if let Some(other) = earlier(draft) {
+        return Some(Obstacle::new("LockHeld", format!("upgrade job {} is due earlier and goes first", other.name_any())));
+    }
+    match lock::state(world, draft.input.job) {
+        lock::Lock::Ours | lock::Lock::Free => None,
+        lock::Lock::Unknown => Some(Obstacle::new("ClusterVersionUnknown", "the ClusterVersion is not known")),
+        lock::Lock::Held(by) => Some(Obstacle::new("LockHeld", format!("upgrade job {by} has the lock"))),
+    }
+}
+
+/// Another due job that goes first: by (startAfter, creationTimestamp, name).
+fn earlier<'a>(draft: &Draft<'a>) -> Option<&'a UpgradeJob> {
+    let key = |j: &UpgradeJob| {
+        (j.spec.start_after.0, j.metadata.creation_timestamp.as_ref().map(|t| t.0), j.name_any())
+    };
+    let now = draft.now();
+    let can_start = |j: &UpgradeJob| {
+        let all = j.status.as_ref().map_or(&[][..], |s| s.conditions.as_slice());
+        let valid = conditions::get(all, types::VALID).is_none_or(|c| c.status == "True");
+        Stage::of(j) == Stage::Pending && valid && j.spec.start_after.0 <= now && now < j.spec.start_before.0
+    };
+    let mine = key(draft.input.job);
+    draft.input.world.jobs.iter().filter(|j| can_start(j) && key(j) < mine).min_by_key(|j| key(j))
+}
+
+/// Finalizer, lock, then plan and `Started=True`, one after the other: each is on the cluster before the next.
+fn start_now(draft: &mut Draft<'_>) {
+    if !is_protected(draft.input.job) {
+        draft.status.message = Some("starting".to_owned());
+        draft.actions.push(Action::Protect);
+        return;
+    }
+    if lock::state(draft.input.world, draft.input.job) != lock::Lock::Ours {
+        draft.status.message = Some("taking the lock".to_owned());
+        draft.actions.push(Action::TakeLock);
+        return;
+    }
+    let plan = build::main_plan(draft.input.job, &draft.input.world.hooks, &draft.input.world.pools, 1);
+    match plan.to_value() {
+        Ok(value) => draft.status.plan = Some(value),
+        Err(error) => {
+            draft.status.message = Some(format!("cannot write status.plan: {error}"));
+            return;
+        }
+    }
+    for step in &plan.steps {
+        draft.step_mut(step);
+    }
+    let when = text::time(draft.now(), draft.input.settings.zone());
+    draft.status.started_at = Some(draft.time());
+    draft.condition(types::STARTED, true, reasons::STARTED, format!("Upgrade started at {when}"));
+    draft.status.workflow = None;
+    let name = running::name_of(draft, plan.run);
+    running::set_workflow(draft, name);
+    draft.notice(false, reasons::STARTED, format!("upgrade started, {} steps", plan.steps.len()));
+}

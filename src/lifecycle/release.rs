@@ -1,0 +1,146 @@
+//! Giving back what a job took: intent, pauses and lock, in this order. Runs whether or not an engine is alive.
+
+use kube::ResourceExt;
+
+use super::{draft::Draft, lock};
+use crate::{
+    api::{
+        conditions::{reasons, types},
+        upgrade_job::PauseReason,
+    },
+    openshift::cluster_version::ClusterVersion,
+    pools::{self, Pause},
+    steps::Action,
+    target::Target,
+};
+
+/// What is still to be given back.
+pub(super) enum Released {
+    /// Actions were added; look again.
+    Going(String),
+    /// Nothing of ours is left but what the message names.
+    Done(String),
+}
+
+/// One step towards having given everything back.
+///
+/// All of it is guarded by the lock: a job that has lost the lock (or never had it) touches nothing.
+pub(super) fn release(draft: &mut Draft<'_>) -> Released {
+    match lock::state(draft.input.world, draft.input.job) {
+        lock::Lock::Ours => {}
+        lock::Lock::Unknown => return Released::Going("the ClusterVersion is not known".to_owned()),
+        lock::Lock::Free | lock::Lock::Held(_) => return Released::Done(left(draft)),
+    }
+    if let Some(action) = withdrawal(draft) {
+        draft.actions.push(action);
+        draft.condition(
+            types::INTENT_WITHDRAWN,
+            true,
+            "Withdrawn",
+            "spec.desiredUpdate was taken back, so that the upgrade does not start by itself later",
+        );
+        return Released::Going("taking spec.desiredUpdate back".to_owned());
+    }
+    let pools = pool_actions(draft);
+    if !pools.is_empty() {
+        draft.actions.extend(pools);
+        return Released::Going("giving pools back".to_owned());
+    }
+    draft.actions.push(Action::ReleaseLock);
+    Released::Going("releasing the lock".to_owned())
+}
+
+/// Our desiredUpdate is taken back unless the newest history entry is our target: otherwise the cluster-version operator
+/// would start the upgrade by itself the moment its cause of refusal is gone (design 5).
+fn withdrawal(draft: &Draft<'_>) -> Option<Action> {
+    let set = draft.status.desired_update.as_ref()?;
+    let ours = Target { version: set.version.clone().unwrap_or_default(), image: set.image.clone().unwrap_or_default() };
+    let cluster: &ClusterVersion = draft.input.world.cluster_version.as_ref()?;
+    let newest = cluster.newest()?;
+    if ours.is(newest) {
+        return None;
+    }
+    let desired = cluster.spec.desired_update.as_ref()?;
+    if !ours.is_exactly(desired) {
+        return None;
+    }
+    let restore = draft.status.previous_desired_update.as_ref().and_then(|before| {
+        let before = Target {
+            version: before.version.clone().unwrap_or_default(),
+            image: before.image.clone().unwrap_or_default(),
+        };
+        before.is(newest).then_some(before)
+    });
+    Some(Action::WithdrawDesiredUpdate { ours, restore })
+}
+
+/// Pools of ours with nothing pending are unpaused; the others stay paused. After a failure the configured ones are paused.
+fn pool_actions(draft: &Draft<'_>) -> Vec<Action> {
+    let (world, job) = (draft.input.world, draft.input.job);
+    let failed = draft.has(types::FAILED);
+    let mut actions = Vec::new();
+    for pool in &world.pools {
+        match pools::pause(job, pool) {
+            Pause::Ours(PauseReason::Delay) if !pools::is_pending(world, pool) => {
+                actions.push(Action::UnpausePool { pool: pool.name_any() });
+            }
+            // A pool that was unpaused by hand still carries our name.
+            Pause::None if pools::is_owner(job, pool) => actions.push(Action::UnpausePool { pool: pool.name_any() }),
+            Pause::None if failed && is_paused_on_failure(draft, pool) => {
+                actions.push(Action::PausePool { pool: pool.name_any(), reason: PauseReason::Failure });
+            }
+            Pause::None | Pause::Ours(_) | Pause::OtherJob(_) | Pause::Foreign => {}
+        }
+    }
+    actions
+}
+
+fn is_paused_on_failure(draft: &Draft<'_>, pool: &crate::openshift::machine_config_pool::MachineConfigPool) -> bool {
+    let Some(config) = &draft.input.job.spec.config.pause_machine_config_pools_on_failure else { return false };
+    let none = std::collections::BTreeMap::new();
+    let labels = pool.metadata.labels.as_ref().unwrap_or(&none);
+    config.enabled
+        && !pool.is_required_for_upgrade()
+        && config.selector.as_ref().is_none_or(|s| crate::api::label_selector::label_selector_matches(s, labels))
+        && pools::is_pending(draft.input.world, pool)
+}
+
+/// Records the pools that stay paused, with the command that lifts the pause.
+fn left(draft: &mut Draft<'_>) -> String {
+    let (world, job) = (draft.input.world, draft.input.job);
+    let paused: Vec<String> = world
+        .pools
+        .iter()
+        .filter(|p| matches!(pools::pause(job, p), Pause::Ours(_)))
+        .map(ResourceExt::name_any)
+        .collect();
+    if paused.is_empty() {
+        if draft.has(types::POOLS_LEFT_PAUSED) {
+            draft.condition(types::POOLS_LEFT_PAUSED, false, reasons::COMPLETED, "no pool of this job is paused any more");
+        }
+        return "everything was given back".to_owned();
+    }
+    let unsettled = pools::unsettled(world).unwrap_or_else(|| "changes are pending for them".to_owned());
+    let message = format!(
+        "left paused: {} ({unsettled}); their nodes reboot when unpaused. A later job that holds them takes over; \
+         by hand: oc patch machineconfigpool {} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'",
+        paused.join(", "),
+        paused.first().map_or("", String::as_str),
+    );
+    if draft.condition(types::POOLS_LEFT_PAUSED, true, "PendingChanges", message.clone()) {
+        draft.notice(true, types::POOLS_LEFT_PAUSED, message);
+    }
+    format!("left paused: {}", paused.join(", "))
+}
+
+/// Whether the cluster is about to install, or has installed, what this job set.
+pub(super) fn is_under_way(draft: &Draft<'_>) -> bool {
+    let Some(target) = draft.scene(draft.now()).target() else { return false };
+    draft
+        .input
+        .world
+        .cluster_version
+        .as_ref()
+        .and_then(ClusterVersion::newest)
+        .is_some_and(|newest| target.is(newest))
+}

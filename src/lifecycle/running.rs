@@ -1,0 +1,323 @@
+//! A started job: advance its steps, and watch for every ending that is not a step's own.
+
+use jiff::Timestamp;
+
+use super::{EngineState, RunState, draft::Draft, drive, lock};
+use crate::{
+    api::{
+        conditions::{reasons, types},
+        duration, names,
+        upgrade_job::{JobPhase, StepPhase, WorkflowStatus},
+    },
+    engine::{Run, StopRequest},
+    plan::{Part, Plan, RunKind, StepAction},
+    pools::{self, Pause},
+    steps, text,
+};
+
+/// How often a workflow that vanished is rendered again.
+const MAX_ATTEMPTS: u32 = 5;
+
+pub(super) fn decide(draft: &mut Draft<'_>) {
+    let plan = match draft.plan() {
+        Ok(Some(plan)) => plan,
+        Ok(None) => return unreadable(draft, "status.plan is missing: was it removed by hand?"),
+        Err(error) => return unreadable(draft, &error.to_string()),
+    };
+    match lock::state(draft.input.world, draft.input.job) {
+        lock::Lock::Ours => {}
+        lock::Lock::Unknown => return wait(draft, "the ClusterVersion is not known"),
+        lock::Lock::Free => return draft.fail(reasons::LOCK_LOST, "someone removed our lock from the ClusterVersion"),
+        lock::Lock::Held(by) => {
+            return draft.fail(reasons::LOCK_LOST, format!("the lock on the ClusterVersion was taken by {by}"));
+        }
+    }
+    claim_hooks(draft);
+    match draft.input.run {
+        RunState::Absent => absent(draft, &plan),
+        RunState::Foreign => another_attempt(draft, &plan, "a workflow of that name exists and is not of this job"),
+        RunState::Present { uid, run } => present(draft, &plan, uid, run),
+    }
+    if draft.status.finished_at.is_none() {
+        deadline(draft);
+    }
+}
+
+/// Nothing can be decided without the plan; the deadline still counts.
+fn unreadable(draft: &mut Draft<'_>, problem: &str) {
+    draft.condition(types::VALID, false, reasons::INVALID, problem);
+    draft.status.message = Some(problem.to_owned());
+    deadline(draft);
+}
+
+fn wait(draft: &mut Draft<'_>, why: &str) {
+    draft.status.message = Some(why.to_owned());
+    deadline(draft);
+}
+
+/// Hooks with `run: Next` are claimed at the start; a crash in between is made up for here.
+fn claim_hooks(draft: &mut Draft<'_>) {
+    if draft.step_phase("hooks-start").is_some_and(StepPhase::is_finished) {
+        return;
+    }
+    let claims = crate::hooks::select::claims(&draft.input.world.hooks, draft.input.job);
+    let actions: Vec<_> = claims
+        .into_iter()
+        .map(|h| steps::Action::ClaimHook { hook: kube::ResourceExt::name_any(h) })
+        .collect();
+    draft.actions.extend(actions);
+}
+
+fn absent(draft: &mut Draft<'_>, plan: &Plan) {
+    match &draft.status.workflow {
+        Some(workflow) if workflow.uid.is_some() => another_attempt(draft, plan, "the workflow was deleted"),
+        Some(_) => create(draft),
+        None => {
+            let name = name_of(draft, plan.run);
+            set_workflow(draft, name);
+            create(draft);
+        }
+    }
+}
+
+fn create(draft: &mut Draft<'_>) {
+    match draft.input.engine {
+        EngineState::Ready { .. } => draft.actions.push(steps::Action::CreateWorkflow),
+        EngineState::Missing(why) => draft.status.message = Some(why.clone()),
+    }
+}
+
+/// `<job>-run-<n>` or `<job>-create-<n>`; a name is never used twice.
+pub(super) fn name_of(draft: &Draft<'_>, run: RunKind) -> String {
+    let job = kube::ResourceExt::name_any(draft.input.job);
+    let tail = match run {
+        RunKind::Create { number } => format!("-create-{number}"),
+        RunKind::Main { attempt } => format!("-run-{attempt}"),
+    };
+    format!("{}{tail}", names::fit(&job, names::MAX.saturating_sub(tail.len())))
+}
+
+pub(super) fn set_workflow(draft: &mut Draft<'_>, name: String) {
+    let EngineState::Ready { engine, api_version, kind } = draft.input.engine else { return };
+    let url = draft
+        .input
+        .settings
+        .workflow_url_template
+        .as_ref()
+        .map(|t| t.replace("{namespace}", &draft.input.settings.namespace).replace("{name}", &name));
+    draft.status.workflow = Some(WorkflowStatus {
+        engine: *engine,
+        api_version: Some(api_version.clone()),
+        kind: Some(kind.clone()),
+        name,
+        uid: None,
+        phase: None,
+        url,
+    });
+}
+
+/// Renders what is left as a new workflow; finished steps are not repeated.
+fn another_attempt(draft: &mut Draft<'_>, plan: &Plan, why: &str) {
+    let attempt = match plan.run {
+        RunKind::Main { attempt } => attempt,
+        RunKind::Create { number } => number,
+    };
+    if attempt >= MAX_ATTEMPTS {
+        return draft.fail(reasons::WORKFLOW_STOPPED, format!("{why}; it was rendered {MAX_ATTEMPTS} times"));
+    }
+    let rest = remaining(draft, plan, attempt + 1);
+    match rest.to_value() {
+        Ok(value) => draft.status.plan = Some(value),
+        Err(error) => return unreadable(draft, &format!("cannot write status.plan: {error}")),
+    }
+    let name = name_of(draft, rest.run);
+    draft.notice(true, "WorkflowRenderedAgain", format!("{why}; the rest of the plan continues as {name}"));
+    draft.status.message = Some(format!("{why}; the rest of the plan continues as {name}"));
+    set_workflow(draft, name);
+}
+
+/// The plan without the main steps that have ended well.
+fn remaining(draft: &Draft<'_>, plan: &Plan, attempt: u32) -> Plan {
+    let is_done = |name: &str| draft.step_phase(name).is_some_and(StepPhase::is_finished);
+    let mut rest = plan.clone();
+    rest.run = RunKind::Main { attempt };
+    rest.steps.retain(|s| s.part == Part::Exit || !is_done(&s.name));
+    for step in &mut rest.steps {
+        step.after.retain(|name| !is_done(name));
+    }
+    rest
+}
+
+fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
+    record_workflow(draft, uid, run);
+    if let Some(problem) = &run.unsupported {
+        return wait(draft, &format!("cannot read the workflow: {problem}"));
+    }
+    if let Some(stop) = run.stop {
+        let how = match stop {
+            StopRequest::Stop => "stopped",
+            StopRequest::Terminate => "terminated",
+        };
+        return draft.fail(reasons::WORKFLOW_STOPPED, format!("the workflow was {how} by a person"));
+    }
+    keep_pauses(draft, plan);
+    match drive::main_part(draft, plan, run) {
+        drive::Driven::Failed { reason, message } => draft.fail(reason, message),
+        drive::Driven::Done => succeed(draft),
+        drive::Driven::Going if run.finished => {
+            let text = run.message.clone().unwrap_or_default();
+            another_attempt(draft, plan, &format!("the workflow ended by itself ({}: {text})", run.phase));
+        }
+        drive::Driven::Going => endings(draft, plan),
+    }
+}
+
+pub(super) fn record_workflow(draft: &mut Draft<'_>, uid: &str, run: &Run) {
+    if let Some(workflow) = &mut draft.status.workflow {
+        workflow.uid = Some(uid.to_owned());
+        workflow.phase = Some(run.phase.clone()).filter(|p| !p.is_empty());
+    }
+}
+
+/// Pools that joined a held group after `pause-pools` are paused before their first node moves.
+fn keep_pauses(draft: &mut Draft<'_>, plan: &Plan) {
+    if !draft.step_phase("pause-pools").is_some_and(StepPhase::is_finished) {
+        return;
+    }
+    let begun: Vec<usize> = plan
+        .steps
+        .iter()
+        .filter_map(|s| match s.action {
+            StepAction::Unpause { group } if draft.step_phase(&s.name).is_some_and(|p| p != StepPhase::Pending) => {
+                Some(group)
+            }
+            _ => None,
+        })
+        .collect();
+    // A group without a step in this plan was released in an earlier attempt.
+    let known: Vec<usize> = plan
+        .steps
+        .iter()
+        .filter_map(|s| if let StepAction::Unpause { group } = s.action { Some(group) } else { None })
+        .collect();
+    let pauses = steps::pauses_due(&draft.scene(draft.now()), |g| begun.contains(&g) || !known.contains(&g));
+    draft.actions.extend(pauses);
+}
+
+fn succeed(draft: &mut Draft<'_>) {
+    let behind: Vec<String> = draft
+        .input
+        .world
+        .pools
+        .iter()
+        .filter(|p| matches!(pools::pause(draft.input.job, p), Pause::Foreign | Pause::OtherJob(_)))
+        .filter(|p| pools::is_pending(draft.input.world, p))
+        .map(kube::ResourceExt::name_any)
+        .collect();
+    if !behind.is_empty() {
+        draft.foreign_pause = Some(format!(
+            "all done but {}, paused by someone else; the job ends when the pool is unpaused and updated",
+            behind.join(", ")
+        ));
+        return;
+    }
+    // A pool that someone else unpaused after we looked still has to roll.
+    let rolling: Vec<String> =
+        draft.input.world.pools.iter().filter_map(|p| pools::unfinished(draft.input.world, p)).collect();
+    if !rolling.is_empty() && draft.has(types::PAUSED) {
+        draft.foreign_pause = Some(format!("all done but {}", rolling.join("; ")));
+        return;
+    }
+    let message = match &draft.input.job.spec.desired_version {
+        Some(desired) => format!("Upgrade to {} succeeded", desired.version.as_deref().unwrap_or("the given image")),
+        None => "Maintenance without an update succeeded".to_owned(),
+    };
+    draft.succeed(JobPhase::Succeeded, reasons::SUCCEEDED, message);
+}
+
+/// Endings that belong to no single step.
+fn endings(draft: &mut Draft<'_>, plan: &Plan) {
+    if let Some(problem) = changed_target(draft) {
+        return draft.fail(reasons::DESIRED_UPDATE_CHANGED, problem);
+    }
+    for step in &plan.steps {
+        let StepAction::Unpause { group: index } = step.action else { continue };
+        if draft.step_phase(&step.name).is_some_and(StepPhase::is_finished) {
+            continue;
+        }
+        let Some(group) = pools::held_group(draft.input.job, index, &draft.input.world.pools) else { continue };
+        let Some(limit) = group.not_after else { continue };
+        draft.wake_at(after(limit));
+        if draft.now() > limit && is_any_paused(draft, index) {
+            let held_by = held_by(draft, plan, index);
+            let by = text::time(limit, draft.input.settings.zone());
+            return draft.fail(
+                reasons::UNPAUSING_POOLS_EXPIRED,
+                format!("{} could not be unpaused by {by}; it was held by {held_by}", group.name),
+            );
+        }
+    }
+}
+
+/// The first instant that is later: what is due at `limit` itself is still in time.
+fn after(limit: Timestamp) -> Timestamp {
+    limit.saturating_add(jiff::SignedDuration::from_millis(1)).unwrap_or(limit)
+}
+
+/// Someone asks for another release although ours was set: never fight.
+fn changed_target(draft: &Draft<'_>) -> Option<String> {
+    draft.status.desired_update.as_ref()?;
+    // Before this step is done, `desiredUpdate` may still be what it was before.
+    if !draft.step_phase("set-desired-update").is_some_and(StepPhase::is_finished) {
+        return None;
+    }
+    let target = draft.scene(draft.now()).target()?;
+    let desired = draft.input.world.cluster_version.as_ref()?.spec.desired_update.as_ref()?;
+    if target.is_asked_by(desired) {
+        return None;
+    }
+    let what = if desired.version.is_empty() { &desired.image } else { &desired.version };
+    Some(format!("someone changed spec.desiredUpdate of the ClusterVersion from {} to {what}", target.version))
+}
+
+fn is_any_paused(draft: &Draft<'_>, index: usize) -> bool {
+    pools::members(draft.input.job, index, &draft.input.world.pools)
+        .iter()
+        .any(|p| matches!(pools::pause(draft.input.job, p), Pause::Ours(_)))
+}
+
+/// The running step that keeps a group from being unpaused, with its message.
+fn held_by(draft: &Draft<'_>, plan: &Plan, index: usize) -> String {
+    let of_group = |name: &str| {
+        plan.step(name).is_some_and(|s| match &s.action {
+            StepAction::Hold { group } | StepAction::Unpause { group } => *group == index,
+            StepAction::Hook { group, .. } | StepAction::HooksJoin { group, .. } => *group == Some(index),
+            _ => false,
+        })
+    };
+    let running: Vec<_> = draft.status.steps.iter().filter(|s| s.phase == StepPhase::Running).collect();
+    let held = running.iter().find(|s| of_group(&s.name)).or_else(|| running.first());
+    held.map_or_else(
+        || "steps that were not reached".to_owned(),
+        |s| format!("{} ({})", s.name, s.message.as_deref().unwrap_or("no message")),
+    )
+}
+
+/// `upgradeTimeout`, counted from `startAfter`; judged after everything else, so Done beats Failed.
+fn deadline(draft: &mut Draft<'_>) {
+    let limit = draft.input.job.spec.upgrade_deadline();
+    draft.wake_at(limit);
+    if draft.now() < limit {
+        return;
+    }
+    let took = limit.duration_since(draft.input.job.spec.start_after.0);
+    let at: Vec<String> = draft
+        .status
+        .steps
+        .iter()
+        .filter(|s| s.phase == StepPhase::Running)
+        .map(|s| format!("{} ({})", s.name, s.message.as_deref().unwrap_or("no message")))
+        .collect();
+    let at = if at.is_empty() { draft.status.message.clone().unwrap_or_default() } else { at.join("; ") };
+    draft.fail(reasons::TIMED_OUT, format!("not done {} after startAfter; was at {at}", duration::format(took)));
+}

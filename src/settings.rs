@@ -1,0 +1,35 @@
+//! The operator's settings, as given on the command line.
+
+use jiff::{SignedDuration, tz::TimeZone};
+
+use crate::{api::upgrade_job::EngineChoice, schedule::Zones};
+
+/// The operator's settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Namespace that is served.
+    pub namespace: String,
+    /// Time zones; the default is for schedules without `location` and for times in messages.
+    pub zones: Zones,
+    /// Default workflow engine.
+    pub engine: EngineChoice,
+    /// ServiceAccount of the workflows' pods where a job names none.
+    pub workflow_service_account: Option<String>,
+    /// `status.workflow.url`, with `{namespace}` and `{name}`.
+    pub workflow_url_template: Option<String>,
+    /// Live text of a step is written to the engine at most this often.
+    pub live_message_interval: SignedDuration,
+    /// Deadline of hook Jobs that set none; `None` = none is set.
+    pub default_hook_deadline: Option<SignedDuration>,
+    /// How long a release may be rejected because it cannot be fetched or verified.
+    pub retrieval_grace: SignedDuration,
+    /// How long a release may be rejected because of failed preconditions.
+    pub precondition_grace: SignedDuration,
+}
+
+impl Settings {
+    /// Zone for times in messages.
+    pub fn zone(&self) -> &TimeZone {
+        self.zones.default_zone()
+    }
+}

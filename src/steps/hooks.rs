@@ -1,0 +1,111 @@
+//! `hook-…` and `hooks-…`: hooks as Jobs, one per hook, event and (for held pools) pool.
+
+use kube::ResourceExt;
+
+use super::{Action, Scene, Tick, Verdict, hold};
+use crate::{
+    api::{
+        UpgradeJobHook,
+        conditions::{self, reasons, types},
+        upgrade_job_hook::HookEvent,
+    },
+    hooks::{
+        environment::Event,
+        run::{self, HooksVerdict},
+        select,
+    },
+    pools,
+};
+
+/// One hook at one event. A hook that was deleted meanwhile is skipped.
+pub(super) fn one(scene: &Scene<'_>, event: HookEvent, hook: &str, group: Option<usize>) -> Tick {
+    let matching: Vec<&UpgradeJobHook> =
+        select::matching(&scene.world.hooks, scene.job, event).into_iter().filter(|h| h.name_any() == hook).collect();
+    if matching.is_empty() {
+        return Tick::done(format!("hook {hook} was deleted or no longer matches; skipped"));
+    }
+    run(scene, event, &matching, group)
+}
+
+/// All hooks of an event as they are now: those with a node of their own are tracked already, later ones run here.
+pub(super) fn join(scene: &Scene<'_>, event: HookEvent, group: Option<usize>) -> Tick {
+    hooks_of(scene, event, group)
+}
+
+/// Runs all hooks of an event.
+pub fn hooks_of(scene: &Scene<'_>, event: HookEvent, group: Option<usize>) -> Tick {
+    let matching = select::matching(&scene.world.hooks, scene.job, event);
+    run(scene, event, &matching, group)
+}
+
+fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Option<usize>) -> Tick {
+    let keys: Vec<String> = match group {
+        None => vec![String::new()],
+        Some(index) => pools::members(scene.job, index, &scene.world.pools).iter().map(|p| p.name_any()).collect(),
+    };
+    let event = Event {
+        name: event,
+        time: scene.began,
+        reason: reason_of(scene, event, group),
+        message: message_of(scene, event),
+        pool: None,
+    };
+    let disruptive = select::matches_disruptive(&scene.world.hooks, scene.job);
+    // Hooks see the job as it is becoming: the outcome is in its conditions when the exit hooks run.
+    let mut job = scene.job.clone();
+    job.status = Some(scene.status.clone());
+    let settings = run::Settings {
+        matches_disruptive: disruptive,
+        default_deadline: scene.settings.default_hook_deadline,
+    };
+    let tracker = &scene.status.hook_tracker;
+    let run::HooksTick { create, problems, warnings, verdict } =
+        run::tick(hooks, &event, &keys, tracker, &job, &settings);
+    let actions = create.into_iter().map(|job| Action::CreateHookJob(Box::new(job))).collect();
+    let verdict = match verdict {
+        HooksVerdict::Running { message } => Verdict::Running { message, wake_at: None },
+        HooksVerdict::Done { message } => Verdict::Done { message },
+        HooksVerdict::Failed { message } => Verdict::Failed { reason: reasons::HOOK_FAILED, message },
+    };
+    Tick { actions, tracked: problems, warnings, verdict }
+}
+
+/// `EVENT_reason`: the peer's reasons, and `Expired` for a job that was not started in time.
+fn reason_of(scene: &Scene<'_>, event: HookEvent, group: Option<usize>) -> String {
+    match event {
+        HookEvent::Create => String::new(),
+        HookEvent::Start => reasons::STARTED.to_owned(),
+        HookEvent::UpgradeComplete => reasons::COMPLETED.to_owned(),
+        HookEvent::MachineConfigPoolUnpause => {
+            let nothing = group.is_some_and(|g| hold::is_nothing_pending(scene, g));
+            if nothing { reasons::COMPLETED } else { reasons::DELAY_REACHED }.to_owned()
+        }
+        HookEvent::Success | HookEvent::Failure | HookEvent::Finish => {
+            if conditions::is_true(&scene.status.conditions, types::EXPIRED) {
+                return reasons::EXPIRED.to_owned();
+            }
+            exit_event(scene.status).map(|(_, c)| c.reason.clone()).unwrap_or_default()
+        }
+    }
+}
+
+fn message_of(scene: &Scene<'_>, event: HookEvent) -> String {
+    match event {
+        HookEvent::Success | HookEvent::Failure | HookEvent::Finish => {
+            exit_event(scene.status).map(|(_, c)| c.message.clone()).unwrap_or_default()
+        }
+        HookEvent::Create | HookEvent::Start | HookEvent::UpgradeComplete | HookEvent::MachineConfigPoolUnpause => {
+            scene.status.message.clone().unwrap_or_default()
+        }
+    }
+}
+
+/// The event that belongs to the outcome, and the condition that tells it; `None` while there is no outcome.
+pub fn exit_event(
+    status: &crate::api::upgrade_job::UpgradeJobStatus,
+) -> Option<(HookEvent, &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition)> {
+    let of = |type_| conditions::get(&status.conditions, type_).filter(|c| c.status == "True");
+    of(types::SUCCEEDED)
+        .map(|c| (HookEvent::Success, c))
+        .or_else(|| of(types::FAILED).map(|c| (HookEvent::Failure, c)))
+}

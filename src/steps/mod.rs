@@ -1,0 +1,220 @@
+//! The built-in steps, one file each: pure functions of the world and the time.
+//!
+//! A step has no memory: it is ticked again and again and says each time what there is to do and where it stands. What it
+//! asks for is idempotent. It is done only when the cluster shows it, never because it asked.
+
+mod await_control_plane;
+mod await_pools;
+mod health_check;
+mod hold;
+mod hooks;
+mod pause_pools;
+pub mod progress;
+mod set_desired_update;
+mod unpause;
+
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
+
+use crate::{
+    api::{
+        UpgradeJob,
+        upgrade_job::{HookTracker, PauseReason, StepStatus, UpgradeJobStatus},
+    },
+    plan::{PlanStep, StepAction},
+    settings::Settings,
+    target::Target,
+    world::World,
+};
+
+pub use hooks::{exit_event, hooks_of};
+
+/// Everything a step may look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// The snapshot of the cluster.
+    pub world: &'a World,
+    /// The job as stored.
+    pub job: &'a UpgradeJob,
+    /// Its status as it is becoming in this decision.
+    pub status: &'a UpgradeJobStatus,
+    /// The operator's settings.
+    pub settings: &'a Settings,
+    /// Now.
+    pub now: Timestamp,
+    /// When the step began.
+    pub began: Timestamp,
+}
+
+/// What a tick asks for, and where the step stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tick {
+    /// What to do, in order.
+    pub actions: Vec<Action>,
+    /// Hooks that cannot be run at all, for `status.hookTracker`.
+    pub tracked: Vec<HookTracker>,
+    /// What people should know besides.
+    pub warnings: Vec<String>,
+    /// Where the step stands.
+    pub verdict: Verdict,
+}
+
+/// Where a step stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not done.
+    Running {
+        /// What it waits for.
+        message: String,
+        /// When time alone may change the answer.
+        wake_at: Option<Timestamp>,
+    },
+    /// Done: the cluster shows it.
+    Done {
+        /// What was reached.
+        message: String,
+    },
+    /// It cannot be done; the job fails.
+    Failed {
+        /// Reason of the condition `Failed`.
+        reason: &'static str,
+        /// Why.
+        message: String,
+    },
+}
+
+/// Something to do on the cluster. Each is one guarded write, and doing it twice is harmless.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Sets `spec.desiredUpdate`.
+    SetDesiredUpdate(Target),
+    /// Takes `spec.desiredUpdate` back: removes it, or puts back what was there.
+    WithdrawDesiredUpdate {
+        /// What is ours.
+        ours: Target,
+        /// What to put back.
+        restore: Option<Target>,
+    },
+    /// Pauses a pool and writes its owner, in one patch. Takes over a pause of another job.
+    PausePool {
+        /// Name of the pool.
+        pool: String,
+        /// Why.
+        reason: PauseReason,
+    },
+    /// Unpauses a pool and removes its owner, in one patch.
+    UnpausePool {
+        /// Name of the pool.
+        pool: String,
+    },
+    /// Creates the Job of a hook.
+    CreateHookJob(Box<Job>),
+    /// Removes our finalizer from the Job of a hook: its end is tracked.
+    ReleaseHookJob {
+        /// Name of the Job.
+        name: String,
+    },
+    /// Claims a hook with `run: Next`.
+    ClaimHook {
+        /// Name of the hook.
+        hook: String,
+    },
+    /// Adds our finalizer to the UpgradeJob, and drops the owner reference to its config.
+    Protect,
+    /// Removes our finalizer from the UpgradeJob.
+    Unprotect,
+    /// Takes the lock on the ClusterVersion.
+    TakeLock,
+    /// Releases the lock on the ClusterVersion.
+    ReleaseLock,
+    /// Creates the workflow that `status.workflow` names, out of `status.plan`.
+    CreateWorkflow,
+    /// Stops the workflow without its exit part.
+    StopWorkflow,
+}
+
+impl Tick {
+    /// Nothing to do but wait.
+    pub fn wait(message: impl Into<String>) -> Self {
+        Self::act(Vec::new(), message)
+    }
+
+    /// Wait, and look again at this instant.
+    pub fn wait_until(message: impl Into<String>, wake_at: Timestamp) -> Self {
+        Self::of(Vec::new(), Verdict::Running { message: message.into(), wake_at: Some(wake_at) })
+    }
+
+    /// Something to do; the next tick sees what came of it.
+    pub fn act(actions: Vec<Action>, message: impl Into<String>) -> Self {
+        Self::of(actions, Verdict::Running { message: message.into(), wake_at: None })
+    }
+
+    /// Done.
+    pub fn done(message: impl Into<String>) -> Self {
+        Self::of(Vec::new(), Verdict::Done { message: message.into() })
+    }
+
+    /// Failed.
+    pub fn failed(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::of(Vec::new(), Verdict::Failed { reason, message: message.into() })
+    }
+
+    fn of(actions: Vec<Action>, verdict: Verdict) -> Self {
+        Self { actions, tracked: Vec::new(), warnings: Vec::new(), verdict }
+    }
+}
+
+impl Scene<'_> {
+    /// The release that the job upgrades to: what we set, or what the job and the cluster say.
+    pub fn target(&self) -> Option<Target> {
+        if let Some(set) = &self.status.desired_update {
+            return Some(Target {
+                version: set.version.clone().unwrap_or_default(),
+                image: set.image.clone().unwrap_or_default(),
+            });
+        }
+        self.world.cluster_version.as_ref().and_then(|c| Target::of(self.job, c))
+    }
+
+    /// The recorded state of a step.
+    pub fn step(&self, name: &str) -> Option<&StepStatus> {
+        self.status.steps.iter().find(|s| s.name == name)
+    }
+
+    /// Whether the control plane has nothing to do for this job: it has no target, or the target is reached.
+    pub fn control_plane_done(&self) -> bool {
+        if self.job.spec.desired_version.is_none() {
+            return true;
+        }
+        let (Some(cluster), Some(target)) = (&self.world.cluster_version, self.target()) else { return false };
+        await_control_plane::is_done(cluster, &target)
+    }
+}
+
+/// Ticks a built-in step.
+pub fn tick(step: &PlanStep, scene: &Scene<'_>) -> Tick {
+    match &step.action {
+        StepAction::PreHealthCheck => health_check::before(scene),
+        StepAction::PostHealthCheck | StepAction::FinalHealthCheck => health_check::after(scene),
+        StepAction::PausePools => pause_pools::tick(scene),
+        StepAction::SetDesiredUpdate => set_desired_update::tick(scene),
+        StepAction::AwaitControlPlane => await_control_plane::tick(scene),
+        StepAction::AwaitPools => await_pools::not_held(scene),
+        StepAction::AwaitGroup { group } => await_pools::group(scene, *group),
+        StepAction::Hold { group } => hold::tick(scene, *group),
+        StepAction::Unpause { group } => unpause::tick(scene, *group),
+        StepAction::Hook { event, hook, group } => hooks::one(scene, *event, hook, *group),
+        StepAction::HooksJoin { event, group } => hooks::join(scene, *event, *group),
+        // Executed by the life cycle whether or not an engine is there; the node only shows it.
+        StepAction::Release => Tick::wait("waiting for the job to end"),
+    }
+}
+
+/// Pools that must be paused now because their group is held, and are not: also pools that appeared since.
+pub fn pauses_due(scene: &Scene<'_>, is_released: impl Fn(usize) -> bool) -> Vec<Action> {
+    pause_pools::missing(scene, is_released)
+        .into_iter()
+        .map(|pool| Action::PausePool { pool: pool.name_any(), reason: PauseReason::Delay })
+        .collect()
+}
