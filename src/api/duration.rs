@@ -25,7 +25,7 @@ pub struct BadDuration {
 }
 
 /// What the API server accepts: a sequence of decimal numbers with units, or a plain `0`; not negative.
-pub const PATTERN: &str = r"^\+?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$";
+pub const PATTERN: &str = r"^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
 
 /// Longest text that the API server accepts; it bounds the cost of the rule.
 const MAX_LENGTH: u32 = 64;

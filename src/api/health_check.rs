@@ -10,6 +10,7 @@ use super::GoDuration;
 
 /// What a finding does to the upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::api::no_description)]
 pub enum Severity {
     /// The step waits until the finding is gone, and fails at its timeout.
     Block,

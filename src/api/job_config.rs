@@ -119,6 +119,7 @@ pub struct ConfigMapName {
 
 /// Workflow engine, as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::api::no_description)]
 pub enum EngineChoice {
     /// Argo Workflows, then Tekton, then embedded: the first that is there.
     #[serde(rename = "auto")]

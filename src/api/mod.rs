@@ -4,6 +4,9 @@
 //! appuio/openshift-upgrade-controller ("the peer"), so that its resources work unchanged; what we add is
 //! additive.
 
+// Clippy takes the parts of several `printcolumn`s for one attribute given twice.
+#![allow(clippy::duplicated_attributes)]
+
 pub mod cluster_version;
 pub mod conditions;
 pub mod duration;
@@ -33,6 +36,11 @@ pub const VERSION: &str = "v1beta1";
 /// For `skip_serializing_if`: keeps empty values out of the resources, and their defaults out of the schema.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// For enums: a field of such a type is described by the field, not by the type.
+pub(crate) fn no_description(schema: &mut schemars::Schema) {
+    schema.remove("description");
 }
 
 /// Annotations that we write on objects of others.
@@ -75,3 +83,6 @@ pub mod finalizers {
     /// On a hook's Job: its end is in `status.hookTracker` before it goes (the peer's).
     pub const HOOK_JOB: &str = "upgradejobs.managedupgrade.appuio.io/hook-job-tracker";
 }
+
+#[cfg(test)]
+mod schema_tests;

@@ -224,6 +224,7 @@ fn any_object(_: &mut SchemaGenerator) -> Schema {
 
 /// Where a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::api::no_description)]
 pub enum JobPhase {
     /// Pinned, not started.
     Pending,
@@ -287,6 +288,7 @@ pub struct StepStatus {
 
 /// Where a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::api::no_description)]
 pub enum StepPhase {
     /// Not reached yet.
     Pending,
@@ -327,6 +329,7 @@ pub struct PausedPool {
 
 /// Why we paused a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::api::no_description)]
 pub enum PauseReason {
     /// `delayUpgrade`.
     #[serde(rename = "delay")]
@@ -358,6 +361,7 @@ pub struct HookTracker {
 /// State of a tracked hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::api::no_description)]
 pub enum HookState {
     /// Its Job runs.
     Active,

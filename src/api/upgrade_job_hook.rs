@@ -118,6 +118,7 @@ impl UpgradeJobHookSpec {
 
 /// Events of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::api::no_description)]
 pub enum HookEvent {
     /// The job was created; the version is pinned and the job waits for `startAfter`.
     Create,
@@ -160,6 +161,7 @@ impl HookEvent {
 
 /// Which jobs a hook runs for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::api::no_description)]
 pub enum RunPolicy {
     /// The next matching job only.
     Next,
@@ -169,6 +171,7 @@ pub enum RunPolicy {
 
 /// What a failing hook does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::api::no_description)]
 pub enum FailurePolicy {
     /// The job fails.
     Abort,

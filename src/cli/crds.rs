@@ -188,3 +188,117 @@ fn drop_descriptions(schema: &mut Map<String, Value>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn folder() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("crds")
+    }
+
+    #[test]
+    fn the_files_in_the_repository_are_those_that_the_types_derive() {
+        let regenerate = "run `upgrade-operator crds --out crds` (cargo run -- crds --out crds) and commit";
+        let files = files().unwrap();
+        for file in &files {
+            let stored = std::fs::read_to_string(folder().join(&file.name)).unwrap_or_default();
+            assert!(
+                stored == file.yaml,
+                "crds/{} is out of date: {regenerate}",
+                file.name
+            );
+        }
+        let names = |f: std::io::Result<std::fs::DirEntry>| f.unwrap().file_name().into_string().unwrap();
+        let stored: BTreeSet<String> = std::fs::read_dir(folder()).unwrap().map(names).collect();
+        let derived: BTreeSet<String> = files.into_iter().map(|f| f.name).collect();
+        assert_eq!(stored, derived, "a file of a kind that is no more: remove it");
+    }
+
+    #[test]
+    fn every_crd_fits_into_the_annotation_of_client_side_apply() {
+        for crd in all() {
+            let manifest = manifest(&crd).unwrap();
+            let json = serde_json::to_string(&manifest).unwrap();
+            assert!(
+                json.len() < 262_144,
+                "{:?}: {} bytes",
+                crd.metadata.name,
+                json.len()
+            );
+        }
+        for file in files().unwrap() {
+            assert!(
+                file.yaml.len() < 262_144,
+                "{}: {} bytes",
+                file.name,
+                file.yaml.len()
+            );
+        }
+    }
+
+    #[test]
+    fn the_stream_has_one_document_a_kind() {
+        let kinds: Vec<String> = serde_yaml::Deserializer::from_str(&yaml().unwrap())
+            .map(|d| <Value as serde::Deserialize>::deserialize(d).unwrap())
+            .map(|crd| crd["spec"]["names"]["kind"].as_str().unwrap().to_owned())
+            .collect();
+        let expected = [
+            "ClusterVersion",
+            "NodeForceDrain",
+            "UpgradeConfig",
+            "UpgradeJobHook",
+            "UpgradeJob",
+            "UpgradeSuspensionWindow",
+        ];
+        assert_eq!(kinds, expected);
+    }
+
+    #[test]
+    fn what_the_api_server_does_not_like_is_gone() {
+        let hook = manifest(&UpgradeJobHook::crd()).unwrap();
+        assert!(
+            !hook.to_string().contains("uint"),
+            "Kubernetes knows no unsigned formats"
+        );
+        let schema = &hook["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let job = &schema["properties"]["spec"]["properties"]["template"]["properties"];
+        let pod = &job["spec"]["properties"]["template"]["properties"];
+        for metadata in [&job["metadata"], &pod["metadata"]] {
+            assert_eq!(metadata["properties"]["creationTimestamp"]["nullable"], true);
+        }
+        // What is above the pod keeps its descriptions; a volume's downward API has no field called description.
+        assert!(job["spec"]["properties"]["backoffLimit"]["description"].is_string());
+        assert!(pod["spec"]["description"].is_string());
+        assert!(
+            !pod["spec"]["properties"]
+                .to_string()
+                .contains("\"description\":\"")
+        );
+        assert!(pod["spec"]["properties"]["containers"]["items"]["properties"]["image"].is_object());
+    }
+
+    #[test]
+    fn files_are_written_where_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("new");
+        run(&Args {
+            out: Some(out.clone()),
+        })
+        .unwrap();
+        assert_eq!(std::fs::read_dir(&out).unwrap().count(), all().len());
+
+        let taken = folder.path().join("file");
+        std::fs::write(&taken, "").unwrap();
+        let error = run(&Args {
+            out: Some(taken.clone()),
+        })
+        .unwrap_err();
+        assert!(
+            error.to_string().contains(&taken.display().to_string()),
+            "{error}"
+        );
+    }
+}
