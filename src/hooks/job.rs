@@ -1,12 +1,11 @@
 //! The Job of a hook.
 
-use std::collections::BTreeMap;
-
 use jiff::SignedDuration;
 use k8s_openapi::{
     api::{
         batch::v1::{
-            Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
+            Job, JobSpec, JobTemplateSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern,
+            PodFailurePolicyRule,
         },
         core::v1::{EnvVar, PodSpec},
     },
@@ -14,8 +13,13 @@ use k8s_openapi::{
 };
 use kube::{Resource, ResourceExt};
 
-use super::environment::{self, Environment, Event};
-use crate::api::{UpgradeJob, UpgradeJobHook, finalizers, labels, names, upgrade_job_hook::HookEvent};
+use super::{
+    environment::{self, Environment, Event},
+    naming,
+};
+use crate::api::{UpgradeJob, UpgradeJobHook, finalizers};
+
+pub use super::naming::name;
 
 /// Annotation on a hook's Job whose environment did not fit and was trimmed.
 pub const ENVIRONMENT_TRIMMED: &str = "managedupgrade.appuio.io/environment-trimmed";
@@ -32,6 +36,18 @@ pub enum BuildError {
     NoTemplate {
         /// Name of the hook.
         hook: String,
+    },
+    /// It is for a workflow engine, not a Job.
+    #[error(
+        "hook {hook} has a {field}, which only {engine} can run, and {engine} does not run it for this job: use a template"
+    )]
+    Native {
+        /// Name of the hook.
+        hook: String,
+        /// The field that names what to run.
+        field: &'static str,
+        /// Name of the engine.
+        engine: &'static str,
     },
     /// Its template has no container.
     #[error("the template of hook {hook} has no containers: set spec.template.spec.template.spec.containers")]
@@ -83,10 +99,8 @@ pub fn build(
     default_deadline: Option<SignedDuration>,
 ) -> Result<Job, BuildError> {
     let hook_name = hook.name_any();
-    let template = hook.spec.template.clone().unwrap_or_default();
-    let Some(mut spec) = template.spec else {
-        return Err(BuildError::NoTemplate { hook: hook_name });
-    };
+    let template = template_of(hook)?;
+    let mut spec = template.spec.unwrap_or_default();
     let (Some(owner), Some(_)) = (job.controller_owner_ref(&()), job.uid()) else {
         return Err(BuildError::NoUid {
             hook: hook_name,
@@ -103,7 +117,7 @@ pub fn build(
     let template_meta = template.metadata.unwrap_or_default();
     let mut annotations = template_meta.annotations.unwrap_or_default();
     let mut job_labels = template_meta.labels.unwrap_or_default();
-    identify(
+    naming::identify(
         &mut job_labels,
         &mut annotations,
         &hook_name,
@@ -134,79 +148,15 @@ pub fn is_trimmed(job: &Job) -> bool {
     job.annotations().contains_key(ENVIRONMENT_TRIMMED)
 }
 
-/// Name of the Job: `<job>-<hook>-<event>[-<key>]-<hash>`, a DNS label of at most 63 characters.
-///
-/// The longest parts are shortened first, so that hook and event stay readable. The hash covers all parts and the UID of
-/// the UpgradeJob: the names alone are ambiguous (`a-b` + `c`, `a` + `b-c`), and a job that was re-created under its old
-/// name must not meet the Jobs of its predecessor.
-pub fn name(job: &UpgradeJob, hook: &str, event: HookEvent, key: &str) -> String {
-    let job_name = job.name_any();
-    let identity = serde_json::json!([job.uid(), job_name, hook, event.as_str(), key]).to_string();
-    let hash = names::hash(&identity, 10);
-
-    let mut parts = [job_name.as_str(), hook, event.as_str(), key]
-        .map(dns_part)
-        .to_vec();
-    parts.retain(|p| !p.is_empty());
-    let budget = names::MAX - hash.len() - parts.len();
-    while parts.iter().map(String::len).sum::<usize>() > budget {
-        if let Some(longest) = parts.iter_mut().max_by_key(|p| p.len()) {
-            longest.pop();
-        }
-    }
-    parts.push(hash);
-    let trimmed: Vec<&str> = parts.iter().map(|p| p.trim_matches('-')).collect();
-    trimmed.join("-")
-}
-
-fn dns_part(text: &str) -> String {
-    let clean: String = text
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    clean.trim_matches('-').to_owned()
-}
-
-/// The peer's labels. A name that is no label value is shortened there, and complete in the annotation of the same key.
-fn identify(
-    job_labels: &mut BTreeMap<String, String>,
-    annotations: &mut BTreeMap<String, String>,
-    hook: &str,
-    event: HookEvent,
-    job: &UpgradeJob,
-    tracking_key: &str,
-) {
-    for (key, text) in [
-        (labels::HOOK, hook),
-        (labels::HOOK_JOB, job.name_any().as_str()),
-        (labels::HOOK_EVENT, event.as_str()),
-        (labels::HOOK_TRACKING_KEY, tracking_key),
-    ] {
-        let value = label_value(text);
-        if value == text {
-            annotations.remove(key);
-        } else {
-            annotations.insert(key.to_owned(), text.to_owned());
-        }
-        job_labels.insert(key.to_owned(), value);
-    }
-}
-
-/// A valid label value out of any text; the text itself where it is one.
-pub(super) fn label_value(text: &str) -> String {
-    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    if text.chars().all(inner) && edge(text.chars().next()) && edge(text.chars().next_back()) {
-        names::label_value(text)
-    } else {
-        // The prefix keeps the first character valid whatever the text begins with.
-        names::dns_label(&format!("x-{text}"))
+fn template_of(hook: &UpgradeJobHook) -> Result<JobTemplateSpec, BuildError> {
+    let spec = &hook.spec;
+    let hook = hook.name_any();
+    let native = |hook, field, engine| Err(BuildError::Native { hook, field, engine });
+    match (&spec.template, &spec.template_ref, &spec.task_ref) {
+        (Some(template), _, _) => Ok(template.clone()),
+        (None, Some(_), _) => native(hook, "templateRef", "Argo Workflows"),
+        (None, None, Some(_)) => native(hook, "taskRef", "Tekton"),
+        (None, None, None) => Err(BuildError::NoTemplate { hook }),
     }
 }
 
@@ -305,14 +255,16 @@ fn stored_size(vars: &[EnvVar]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::BTreeMap;
 
-    use proptest::prelude::*;
     use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::hooks::fixtures::{event, hook, upgrade_job};
+    use crate::{
+        api::{labels, upgrade_job_hook::HookEvent},
+        hooks::fixtures::{event, hook, upgrade_job},
+    };
 
     fn built(spec: &Value) -> Job {
         build(
@@ -524,102 +476,5 @@ mod tests {
             None,
         );
         assert!(matches!(refused, Err(BuildError::NoUid { .. })));
-    }
-
-    #[test]
-    fn the_name_shows_job_hook_event_and_pool() {
-        let mut job = upgrade_job();
-        job.metadata.name = Some("up-1".to_owned());
-        let name = |hook: &str, event, key: &str| {
-            let name = name(&job, hook, event, key);
-            let (readable, hash) = name.rsplit_once('-').unwrap();
-            assert_eq!(hash.len(), 10);
-            readable.to_owned()
-        };
-        assert_eq!(name("notify", HookEvent::Start, ""), "up-1-notify-start");
-        assert_eq!(
-            name("notify", HookEvent::MachineConfigPoolUnpause, "worker"),
-            "up-1-notify-machineconfigpoolunpause-worker"
-        );
-        assert_eq!(
-            name(
-                "cluster-upgrade-notify-externally-and-long",
-                HookEvent::Finish,
-                ""
-            ),
-            "up-1-cluster-upgrade-notify-externally-and-lo-finish"
-        );
-    }
-
-    #[test]
-    fn a_recreated_job_has_other_hook_jobs() {
-        let mut again = upgrade_job();
-        again.metadata.uid = Some("another".to_owned());
-        let of = |job: &UpgradeJob| name(job, "notify", HookEvent::Start, "");
-        assert_ne!(of(&upgrade_job()), of(&again));
-    }
-
-    #[test]
-    fn names_that_join_alike_stay_apart() {
-        let mut names = BTreeSet::new();
-        for (job, hook, key) in [
-            ("a-b", "c", ""),
-            ("a", "b-c", ""),
-            ("a", "b.c", ""),
-            ("a", "b", "c"),
-            ("a", "b", "C"),
-        ] {
-            let mut upgrade = upgrade_job();
-            upgrade.metadata.name = Some(job.to_owned());
-            assert!(
-                names.insert(name(&upgrade, hook, HookEvent::Start, key)),
-                "{job} {hook} {key}"
-            );
-        }
-    }
-
-    fn is_dns_label(text: &str) -> bool {
-        text.len() <= 63
-            && text
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-            && !text.starts_with('-')
-            && !text.ends_with('-')
-            && !text.is_empty()
-    }
-
-    fn is_label_value(text: &str) -> bool {
-        let edge = |c: char| c.is_ascii_alphanumeric();
-        text.is_empty()
-            || (text.len() <= 63
-                && text.starts_with(edge)
-                && text.ends_with(edge)
-                && text
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)))
-    }
-
-    fn names() -> impl Strategy<Value = String> {
-        prop_oneof![
-            "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
-            "[a-z0-9]{63,253}",
-            any::<String>(),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn names_and_labels_are_valid_whatever_comes_in(job in names(), hook_name in names(), key in names()) {
-            let mut upgrade = upgrade_job();
-            upgrade.metadata.name = Some(job.clone());
-            let hook = hook(&hook_name, &json!({}));
-            let built = build(&hook, &event(HookEvent::Finish), &upgrade, &key, false, None).unwrap();
-            prop_assert!(is_dns_label(&built.name_any()), "{}", built.name_any());
-            for (label, text) in [(labels::HOOK_JOB, &job), (labels::HOOK, &hook_name), (labels::HOOK_TRACKING_KEY, &key)] {
-                let value = &built.labels()[label];
-                prop_assert!(is_label_value(value), "{label}: {value}");
-                prop_assert!(value == text || built.annotations().get(label) == Some(text));
-            }
-        }
     }
 }

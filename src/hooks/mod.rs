@@ -5,9 +5,12 @@
 
 pub mod environment;
 pub mod job;
+mod naming;
 pub mod run;
 pub mod select;
 pub mod tracker;
 
+#[cfg(test)]
+mod documentation;
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -185,17 +185,6 @@ fn build(
     job: &UpgradeJob,
     settings: &Settings,
 ) -> Result<Job, String> {
-    let spec = &hook.spec;
-    let native = match (&spec.template, &spec.template_ref, &spec.task_ref) {
-        (Some(_), _, _) | (None, None, None) => None,
-        (None, Some(_), _) => Some(("templateRef", "Argo Workflows")),
-        (None, None, Some(_)) => Some(("taskRef", "Tekton")),
-    };
-    if let Some((field, engine)) = native {
-        return Err(format!(
-            "it has a {field}, which only {engine} can run, and {engine} does not run it for this job: use a template"
-        ));
-    }
     let event = Event {
         pool: (!key.is_empty()).then(|| key.to_owned()),
         ..event.clone()
@@ -448,8 +437,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case(json!({"template": null, "templateRef": {"name": "x"}}), "it has a templateRef, which only Argo Workflows can run, and Argo Workflows does not run it for this job: use a template")]
-    #[case(json!({"template": null, "taskRef": {"name": "x"}}), "it has a taskRef, which only Tekton can run, and Tekton does not run it for this job: use a template")]
+    #[case(json!({"template": null, "templateRef": {"name": "x"}}), "hook a has a templateRef, which only Argo Workflows can run, and Argo Workflows does not run it for this job: use a template")]
+    #[case(json!({"template": null, "taskRef": {"name": "x"}}), "hook a has a taskRef, which only Tekton can run, and Tekton does not run it for this job: use a template")]
     #[case(json!({"template": null}), "hook a has no template of a Job: set spec.template")]
     fn a_hook_that_cannot_run_is_a_failure_by_its_policy(#[case] mut spec: Value, #[case] problem: &str) {
         let ignored = at_start(&[hook("a", &spec)], &[]);
@@ -493,24 +482,28 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_deadline_is_warned_of_and_a_default_one_is_set() {
+    fn a_missing_deadline_is_warned_of() {
         let without = hook("a", &json!({}));
         let with = hook(
             "b",
             &json!({"template": {"spec": {"activeDeadlineSeconds": 300}}}),
         );
-        let tick = at_start(&[without.clone(), with], &[]);
+        let tick = at_start(&[without, with], &[]);
         let [warning] = tick.warnings.as_slice() else {
             panic!("{:?}", tick.warnings)
         };
         assert!(warning.contains("of hook a has no deadline"), "{warning}");
+    }
 
+    #[test]
+    fn a_default_deadline_needs_no_warning() {
+        let hook = hook("a", &json!({}));
         let settings = Settings {
             default_deadline: Some(SignedDuration::from_mins(10)),
             matches_disruptive: true,
         };
         let event = fixtures::event(HookEvent::Start);
-        let tick = super::tick(&[&without], &event, &one(), &[], &upgrade_job(), &settings);
+        let tick = tick(&[&hook], &event, &one(), &[], &upgrade_job(), &settings);
         assert_eq!(tick.warnings, Vec::<String>::new());
         assert_eq!(
             tick.create[0].spec.as_ref().unwrap().active_deadline_seconds,
@@ -527,7 +520,7 @@ mod tests {
             &json!({"template": {"spec": {"activeDeadlineSeconds": 300}}}),
         );
         let event = fixtures::event(HookEvent::Start);
-        let tick = super::tick(&[&hook], &event, &one(), &[], &job, &Settings::default());
+        let tick = tick(&[&hook], &event, &one(), &[], &job, &Settings::default());
         assert!(
             tick.warnings[0].contains("too large and was trimmed"),
             "{:?}",

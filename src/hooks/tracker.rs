@@ -6,7 +6,7 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use kube::ResourceExt;
 use serde::{Deserialize, de::IntoDeserializer};
 
-use super::job;
+use super::naming;
 use crate::api::{
     UpgradeJob, finalizers, labels,
     upgrade_job::{HookState, HookTracker},
@@ -176,7 +176,7 @@ impl Key {
             (Some(done @ (HookState::Complete, _)), _) => done,
             (_, Some(existing)) => existing,
             (Some((HookState::Active, _)), None) => {
-                let name = job::name(job, &self.hook, self.event, &self.tracking);
+                let name = naming::name(job, &self.hook, self.event, &self.tracking);
                 let why = format!(
                     "Job {name} of hook {} disappeared before its end was recorded: was it deleted by hand?",
                     self.hook
@@ -214,7 +214,7 @@ fn is_of(hook_job: &Job, job: &UpgradeJob) -> bool {
     let owned = job
         .uid()
         .is_some_and(|uid| hook_job.owner_references().iter().any(|o| o.uid == uid));
-    owned && hook_job.labels().get(labels::HOOK_JOB) == Some(&job::label_value(&job.name_any()))
+    owned && hook_job.labels().get(labels::HOOK_JOB) == Some(&naming::label_value(&job.name_any()))
 }
 
 fn is_held(job: &Job) -> bool {
@@ -239,7 +239,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::hooks::fixtures::{entry, hook, hook_job, upgrade_job};
+    use crate::hooks::{
+        fixtures::{entry, hook, hook_job, upgrade_job},
+        job,
+    };
 
     fn start_job(condition: &str) -> Job {
         hook_job(&hook("notify", &json!({})), HookEvent::Start, "", condition)
@@ -495,10 +498,10 @@ mod tests {
         let jobs = [start_job("")];
         let name = jobs[0].name_any();
         assert_eq!(abandoned(&[upgrade_job()], &jobs), Vec::<String>::new());
-        assert_eq!(abandoned(&[], &jobs), [name.clone()]);
+        assert_eq!(abandoned(&[], &jobs), [name.as_str()]);
         let mut going = upgrade_job();
         going.metadata.deletion_timestamp = Some(Time("2021-01-01T21:30:00Z".parse().unwrap()));
-        assert_eq!(abandoned(&[going], &jobs), [name.clone()]);
+        assert_eq!(abandoned(&[going], &jobs), [name.as_str()]);
         let mut recreated = upgrade_job();
         recreated.metadata.uid = Some("younger".to_owned());
         assert_eq!(abandoned(&[recreated], &jobs), [name]);
