@@ -104,6 +104,7 @@ rules:
 END
 }
 
+# OwnerReferencesPermissionEnforcement is on because OpenShift has it on.
 start_apiserver() {
     ! is_running apiserver || return 0
     local pki=$CP_DIR/pki options=()
@@ -127,7 +128,7 @@ start_apiserver() {
         --etcd-servers="http://127.0.0.1:$CP_ETCD_PORT" \
         --service-cluster-ip-range="$SERVICE_RANGE" \
         --authorization-mode=Node,RBAC \
-        --enable-admission-plugins=NodeRestriction \
+        --enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement \
         --allow-privileged=true \
         --client-ca-file="$pki/ca.crt" \
         --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
@@ -232,6 +233,20 @@ metadata: {name: workflow-controller-configmap, namespace: $ARGO_NAMESPACE}
 data:
   metricsConfig: |
     enabled: false
+  executor: |
+    securityContext:
+      allowPrivilegeEscalation: false
+      capabilities: {drop: [ALL]}
+      runAsNonRoot: true
+      runAsUser: 65532
+      seccompProfile: {type: RuntimeDefault}
+  mainContainer: |
+    securityContext:
+      allowPrivilegeEscalation: false
+      capabilities: {drop: [ALL]}
+      runAsNonRoot: true
+      runAsUser: 65532
+      seccompProfile: {type: RuntimeDefault}
 END
 }
 
