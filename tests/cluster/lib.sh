@@ -8,6 +8,7 @@ TESTBED_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TESTBED_CHECKOUT=$(cd "$TESTBED_ROOT/../.." && pwd)
 TESTBED_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/openshift-upgrade-operator
 TESTBED_DIR=${TESTBED_DIR:-${XDG_RUNTIME_DIR:-/tmp}/openshift-upgrade-operator-testbed}
+[[ $TESTBED_DIR == /* ]] || TESTBED_DIR=$PWD/$TESTBED_DIR
 export TESTBED_DIR
 
 # The one namespace everything of ours lives in, and the one of Argo Workflows.

@@ -61,6 +61,7 @@ print_env() {
     printf 'export TESTBED_DIR=%q\n' "$TESTBED_DIR"
     printf 'export KUBECONFIG=%q\n' "$CP_DIR/kubeconfig/admin"
     printf 'export TESTBED_SIMULATOR_KUBECONFIG=%q\n' "$CP_DIR/kubeconfig/simulator"
+    printf 'export TESTBED_OPERATOR_KUBECONFIG=%q\n' "$CP_DIR/kubeconfig/operator"
     printf 'export TESTBED_API_URL=%q\n' "$CP_API_URL"
     printf 'export TESTBED_LOGS=%q\n' "$CP_DIR/logs"
     local name variable
@@ -266,6 +267,28 @@ check_ports() {
     for port in "$@"; do
         ! port_is_taken "$port" || fail "port $port is taken by something else (another TESTBED_DIR?)"
     done
+}
+
+# The manifests of deploy/, as arguments of kubectl.
+deploy_files() {
+    local file
+    DEPLOY_FILES=()
+    for file in "$TESTBED_CHECKOUT"/deploy/*.yaml; do
+        [[ ! -e $file || $file == */kustomization.yaml ]] || DEPLOY_FILES+=(--filename "$file")
+    done
+}
+
+# Namespace, ServiceAccounts and what they may do, without the operator itself.
+apply_own_access() {
+    deploy_files
+    if ((${#DEPLOY_FILES[@]} == 0)); then
+        warn "nobody may do anything but the administrator: deploy/ holds no YAML"
+        return
+    fi
+    kubectl create --dry-run=client --validate=false --output json "${DEPLOY_FILES[@]}" |
+        jq --compact-output 'if .kind == "List" then .items[] else . end | select(.kind |
+            IN("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))' |
+        apply --filename -
 }
 
 # controlplane_up: to an API server with all CRDs; the controllers are the

@@ -12,7 +12,8 @@ go_build() {
     local out=$1 package=$2 started=$SECONDS
     shift 2
     CGO_ENABLED=0 GOFLAGS='' GOWORK=off \
-        go build -mod=readonly -buildvcs=false -trimpath "$@" -o "$out/" "$package"
+        go build -mod=readonly -buildvcs=false -trimpath "$@" -o "$out/" "$package" \
+        2> >(grep -v '^go: downloading' >&2)
     step "  built ${package##*/} in $((SECONDS - started)) s"
 }
 

@@ -54,12 +54,9 @@ start_simulator() {
 }
 
 deploy_operator() {
-    local file files=()
-    has_yaml "$TESTBED_CHECKOUT/deploy" || fail "deploy/ holds no YAML; see --without-operator"
-    for file in "$TESTBED_CHECKOUT"/deploy/*.yaml; do
-        [[ $file == */kustomization.yaml ]] || files+=(--filename "$file")
-    done
-    apply "${files[@]}"
+    deploy_files
+    ((${#DEPLOY_FILES[@]})) || fail "deploy/ holds no YAML; see --without-operator"
+    apply "${DEPLOY_FILES[@]}"
     if [[ -n $OPERATOR_CHANGED ]]; then
         kubectl --namespace "$OPERATOR_NAMESPACE" rollout restart deployment/upgrade-operator >/dev/null
     fi

@@ -71,6 +71,11 @@ pki_controlplane() {
     pki_kubeconfig admin /O=system:masters/CN=admin "$OPERATOR_NAMESPACE"
     pki_kubeconfig argo /O=system:masters/CN=argo "$ARGO_NAMESPACE"
     pki_kubeconfig simulator /O=system:masters/CN=simulator
+    # An operator outside the cluster, with what its ServiceAccount may do and
+    # nothing more.
+    local account=system:serviceaccounts
+    pki_kubeconfig operator "/O=$account/O=$account:$OPERATOR_NAMESPACE/CN=system:serviceaccount:$OPERATOR_NAMESPACE:upgrade-operator" \
+        "$OPERATOR_NAMESPACE"
 }
 
 pki_node() {
