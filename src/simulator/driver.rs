@@ -6,6 +6,7 @@ use std::{fmt::Debug, time::Duration};
 
 use futures::{
     StreamExt, TryStreamExt,
+    future::join_all,
     stream::{BoxStream, select_all},
 };
 use jiff::Timestamp;
@@ -16,6 +17,7 @@ use kube::{
         ApiResource, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams,
         Preconditions,
     },
+    core::Status,
     runtime::{
         WatchStreamExt,
         reflector::{self, Store, store::Writer},
@@ -27,8 +29,7 @@ use serde_json::json;
 use tracing::{debug, info, warn};
 
 use super::openshift::{
-    self, Cluster, SIMULATED, Settings,
-    faults,
+    self, Cluster, SIMULATED, Settings, faults,
     initial::{self, Initial},
     write::{PodRef, Target, Write},
 };
@@ -45,7 +46,7 @@ const AFTER_A_WRITE: Duration = Duration::from_millis(100);
 /// How long to wait for anything, at most.
 const IDLE: Duration = Duration::from_secs(5);
 /// A call that takes longer is given up.
-const CALL: Duration = Duration::from_secs(10);
+const CALL: Duration = Duration::from_secs(5);
 
 /// Why the simulator can't run.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +97,10 @@ where
             Err(error) if is_code(&error, 404) => return Ok(false),
             Err(error @ kube::Error::Api(_)) => {
                 let action = format!("list {}", K::plural(&()));
-                return Err(Error::Api { action, source: error });
+                return Err(Error::Api {
+                    action,
+                    source: error,
+                });
             }
             Err(error) => {
                 warn!("the API server does not answer, trying again: {error}");
@@ -134,7 +138,8 @@ pub async fn reset(client: &Client, with_infrastructure: bool) -> Result<(), Err
     if with_infrastructure {
         delete_all::<Infrastructure>(Api::all(client.clone()), &all).await?;
     }
-    let workload = Api::<k8s_openapi::api::apps::v1::Deployment>::namespaced(client.clone(), initial::WORKLOAD);
+    let workload =
+        Api::<k8s_openapi::api::apps::v1::Deployment>::namespaced(client.clone(), initial::WORKLOAD);
     delete_all(workload, &all).await?;
     let nodes = Api::<Node>::all(client.clone());
     let names = list(&nodes, &ours).await?;
@@ -143,13 +148,19 @@ pub async fn reset(client: &Client, with_infrastructure: bool) -> Result<(), Err
         for (namespace, pod) in list(&Api::<Pod>::all(client.clone()), &on_node).await? {
             let api = Api::<Pod>::namespaced(client.clone(), &namespace);
             let now = DeleteParams::default().grace_period(0);
-            ignore_gone(api.delete(&pod, &now).await.map(drop), "delete a pod of a fake node")?;
+            ignore_gone(
+                api.delete(&pod, &now).await.map(drop),
+                "delete a pod of a fake node",
+            )?;
         }
     }
     delete_all(nodes, &ours).await?;
     let controls = Api::<ConfigMap>::namespaced(client.clone(), faults::NAMESPACE);
     ignore_gone(
-        controls.delete(faults::NAME, &DeleteParams::default()).await.map(drop),
+        controls
+            .delete(faults::NAME, &DeleteParams::default())
+            .await
+            .map(drop),
         "delete the simulator's ConfigMap",
     )
 }
@@ -162,7 +173,10 @@ where
         action: format!("list {}", K::plural(&())),
         source,
     })?;
-    let names = found.items.iter().map(|o| (o.namespace().unwrap_or_default(), o.name_any()));
+    let names = found
+        .items
+        .iter()
+        .map(|o| (o.namespace().unwrap_or_default(), o.name_any()));
     Ok(names.collect())
 }
 
@@ -216,7 +230,11 @@ impl Stores {
             operators: watch(Api::all(client.clone()), all.clone(), &mut changes),
             pools: watch(Api::all(client.clone()), all.clone(), &mut changes),
             machine_configs: watch(Api::all(client.clone()), all.clone(), &mut changes),
-            nodes: watch(Api::all(client.clone()), all.clone().labels(SIMULATED), &mut changes),
+            nodes: watch(
+                Api::all(client.clone()),
+                all.clone().labels(SIMULATED),
+                &mut changes,
+            ),
             pods: watch(Api::all(client.clone()), all.clone(), &mut changes),
             infrastructures: with_infrastructure.then(|| watch(Api::all(client.clone()), all, &mut changes)),
             controls: watch(controls, by_name, &mut changes),
@@ -336,7 +354,11 @@ pub async fn run(
 /// One write an object: what the initial cluster needs goes first.
 fn merge(mut first: Vec<Write>, second: Vec<Write>) -> Vec<Write> {
     let taken: Vec<Target> = first.iter().filter_map(|w| target(w).cloned()).collect();
-    first.extend(second.into_iter().filter(|w| target(w).is_none_or(|t| !taken.contains(t))));
+    first.extend(
+        second
+            .into_iter()
+            .filter(|w| target(w).is_none_or(|t| !taken.contains(t))),
+    );
     first
 }
 
@@ -370,25 +392,31 @@ impl Log {
     }
 }
 
+/// Writes everything at once: a slow answer to one write must not hold up the others.
 async fn apply(client: &Client, writes: Vec<Write>, log: &mut Log) {
-    for write in writes {
+    let calls = writes.into_iter().map(|write| async move {
         let name = describe(&write);
-        let result = match tokio::time::timeout(CALL, apply_one(client, write)).await {
-            Ok(result) => result,
-            Err(_) => {
-                log.failure(format!("could not {name}: no answer within {} s", CALL.as_secs()));
-                continue;
-            }
-        };
+        let result = tokio::time::timeout(CALL, apply_one(client, write)).await;
+        (name, result)
+    });
+    for (name, result) in join_all(calls).await {
         match result {
-            Ok(()) => info!("{name}"),
-            // Somebody was faster (409), or it is gone (404), or a budget says no (429): decided anew.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 429) => {
+            Ok(Ok(())) => info!("{name}"),
+            Ok(Err(kube::Error::Api(status))) if was_late(&status) => {
                 debug!("could not {name}: {}", status.message);
             }
-            Err(error) => log.failure(format!("could not {name}: {error}")),
+            Ok(Err(error)) => log.failure(format!("could not {name}: {error}")),
+            Err(_) => log.failure(format!("could not {name}: no answer within {} s", CALL.as_secs())),
         }
     }
+}
+
+/// Somebody was faster (409), the object is gone (404), or a budget says no (429): decided anew.
+///
+/// 422 without causes is a JSON patch that does not fit the object, which has changed; a refused value names causes.
+fn was_late(status: &Status) -> bool {
+    let has_causes = status.details.as_ref().is_some_and(|d| !d.causes.is_empty());
+    matches!(status.code, 404 | 409 | 429) || (status.code == 422 && !has_causes)
 }
 
 fn describe(write: &Write) -> String {
@@ -411,7 +439,11 @@ async fn apply_one(client: &Client, write: Write) -> kube::Result<()> {
             let api = dynamic(client, &resource, object.namespace().as_deref());
             api.create(&PostParams::default(), &object).await.map(drop)
         }
-        Write::Patch { target, status, patch } => {
+        Write::Patch {
+            target,
+            status,
+            patch,
+        } => {
             let api = dynamic(client, &target.resource, target.namespace.as_deref());
             let (params, patch) = (PatchParams::default(), Patch::<()>::Json(patch));
             if status {
@@ -435,8 +467,9 @@ async fn apply_one(client: &Client, write: Write) -> kube::Result<()> {
             });
             let params = PostParams::default();
             let api = pods(client, &pod);
-            let answer: kube::Result<serde_json::Value> =
-                api.create_subresource("binding", &pod.name, &params, &binding).await;
+            let answer: kube::Result<serde_json::Value> = api
+                .create_subresource("binding", &pod.name, &params, &binding)
+                .await;
             answer.map(drop)
         }
         Write::FinishDeletion(pod) => {

@@ -22,7 +22,13 @@ const BEFORE_MACHINE_CONFIG: u32 = 757;
 /// every millisecond that passes.
 const PROGRESS_STEPS: u32 = 40;
 /// ClusterOperators in the order of their run levels; unknown ones come after these, machine-config last.
-pub const ORDER: [&str; 5] = ["etcd", "kube-apiserver", "authentication", "ingress", "monitoring"];
+pub const ORDER: [&str; 5] = [
+    "etcd",
+    "kube-apiserver",
+    "authentication",
+    "ingress",
+    "monitoring",
+];
 /// Longest history that is kept.
 const MAX_HISTORY: usize = 100;
 
@@ -49,7 +55,13 @@ pub(super) fn sync(context: Context<'_>, step: &mut Step) {
     let target = status.history.first().cloned();
     if let Some(target) = target {
         let progress = roll_out(context, &target, step);
-        report(context, &target, progress.as_ref(), invalid.as_deref(), &mut status);
+        report(
+            context,
+            &target,
+            progress.as_ref(),
+            invalid.as_deref(),
+            &mut status,
+        );
     }
     let channel = cluster_version.spec.channel.as_deref().unwrap_or_default();
     let current = status.desired.version.clone();
@@ -91,11 +103,20 @@ fn accept(
         return None;
     }
     let update = cluster_version.spec.desired_update.as_ref();
-    let force = update.and_then(|u| u.other.get("force")).and_then(serde_json::Value::as_bool);
+    let force = update
+        .and_then(|u| u.other.get("force"))
+        .and_then(serde_json::Value::as_bool);
     match releases::verify(&release, force.unwrap_or(false), status, context.faults) {
         Err(refusal) => {
             let all = &mut status.conditions;
-            conditions::set(all, "ReleaseAccepted", "False", &refusal.reason, &refusal.message, now);
+            conditions::set(
+                all,
+                "ReleaseAccepted",
+                "False",
+                &refusal.reason,
+                &refusal.message,
+                now,
+            );
         }
         Ok(()) => {
             loaded(status, &release, now);
@@ -107,7 +128,14 @@ fn accept(
 
 fn loaded(status: &mut ClusterVersionStatus, release: &Release, now: Timestamp) {
     let message = format!("Payload loaded {} architecture=\"amd64\"", identity(release));
-    conditions::set(&mut status.conditions, "ReleaseAccepted", "True", "PayloadLoaded", &message, now);
+    conditions::set(
+        &mut status.conditions,
+        "ReleaseAccepted",
+        "True",
+        "PayloadLoaded",
+        &message,
+        now,
+    );
 }
 
 /// Retrieving takes a while; a release that was refused before has been retrieved.
@@ -120,17 +148,28 @@ fn is_retrieved(
     let message = format!("Retrieving and verifying payload {}", identity(release));
     let accepted = condition(&status.conditions, "ReleaseAccepted");
     let text = accepted.and_then(|c| c.message.as_deref()).unwrap_or_default();
-    let since = accepted.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
+    let since = accepted
+        .and_then(|c| c.last_transition_time.as_ref())
+        .map(|t| t.0);
     match accepted.map(|c| c.status.as_str()) {
         Some("False") if text.contains(&identity(release)) => true,
-        Some("Unknown") if text == message => {
-            step.has_passed(since.unwrap_or(context.now), context.settings.retrieve, context.now)
-        }
+        Some("Unknown") if text == message => step.has_passed(
+            since.unwrap_or(context.now),
+            context.settings.retrieve,
+            context.now,
+        ),
         Some(_) | None => {
             // A new retrieval starts its own clock, even if one was under way for another release.
             conditions::remove(&mut status.conditions, "ReleaseAccepted");
             let all = &mut status.conditions;
-            conditions::set(all, "ReleaseAccepted", "Unknown", "RetrievePayload", &message, context.now);
+            conditions::set(
+                all,
+                "ReleaseAccepted",
+                "Unknown",
+                "RetrievePayload",
+                &message,
+                context.now,
+            );
             step.has_passed(context.now, context.settings.retrieve, context.now)
         }
     }
@@ -173,7 +212,14 @@ fn report(
     }
     let all = &mut status.conditions;
     if progress.is_none() {
-        conditions::set(all, "Available", "True", "", &format!("Done applying {version}"), now);
+        conditions::set(
+            all,
+            "Available",
+            "True",
+            "",
+            &format!("Done applying {version}"),
+            now,
+        );
     }
     let failing = context.faults.failing.as_ref();
     // A slow operator is not a failure, and does not change the text of Progressing.
@@ -199,7 +245,14 @@ fn report(
         (Some(_), None, Some(_)) => format!("Reconciling {version}: the cluster version is invalid"),
         (Some(p), None, None) => working_towards(version, p),
     };
-    conditions::set(all, "Progressing", conditions::truth(progress.is_some()), reason, &message, now);
+    conditions::set(
+        all,
+        "Progressing",
+        conditions::truth(progress.is_some()),
+        reason,
+        &message,
+        now,
+    );
     match &context.faults.not_upgradeable {
         Some(f) => conditions::set(all, "Upgradeable", "False", &f.reason, &f.message, now),
         None => conditions::remove(all, "Upgradeable"),
@@ -238,7 +291,10 @@ fn roll_out(context: Context<'_>, target: &History, step: &mut Step) -> Option<P
     if target.is_completed() {
         return None;
     }
-    let waiting = operators.iter().filter(|o| !is_at(context, o, target)).map(|o| o.name_any());
+    let waiting = operators
+        .iter()
+        .filter(|o| !is_at(context, o, target))
+        .map(|o| o.name_any());
     current.map(|done| Progress {
         done,
         waiting: waiting.take(1).collect(),
@@ -283,7 +339,8 @@ impl Turn {
             (end(position), end(position + 1))
         };
         let duration = part(context.settings.control_plane, to.saturating_sub(from), MANIFESTS);
-        let elapsed = instant(operator, SINCE).map_or(SignedDuration::ZERO, |t| context.now.duration_since(t));
+        let elapsed =
+            instant(operator, SINCE).map_or(SignedDuration::ZERO, |t| context.now.duration_since(t));
         let tick = tick(context);
         let ticks = elapsed.max(SignedDuration::ZERO).as_nanos() / tick.as_nanos();
         let passed = if elapsed >= duration {
@@ -361,7 +418,8 @@ fn advance(
         return;
     }
     let name = old.name_any();
-    let is_sick = faults.degraded_operators.contains_key(&name) || faults.unavailable_operators.contains_key(&name);
+    let is_sick =
+        faults.degraded_operators.contains_key(&name) || faults.unavailable_operators.contains_key(&name);
     let has_pools = name != MACHINE_CONFIG
         || machine_config_operator::unfinished_required_pool(context.cluster, &target.version).is_none();
     if turn.done == turn.to && !is_sick && has_pools {
@@ -372,7 +430,10 @@ fn advance(
 /// The next instant at which the told progress changes.
 fn next_tick(context: Context<'_>, started: Timestamp) -> Timestamp {
     let (tick, elapsed) = (tick(context), context.now.duration_since(started));
-    let passed = elapsed.as_nanos().checked_rem_euclid(tick.as_nanos()).unwrap_or(0);
+    let passed = elapsed
+        .as_nanos()
+        .checked_rem_euclid(tick.as_nanos())
+        .unwrap_or(0);
     let rest = tick.as_nanos() - passed;
     super::later(
         context.now,
@@ -407,10 +468,24 @@ fn describe(context: Context<'_>, target: &History, operator: &mut ClusterOperat
     let all = &mut operator.status.get_or_insert_default().conditions;
     match faults.unavailable_operators.get(&name) {
         Some(f) => conditions::set(all, "Available", "False", &f.reason, &f.message, now),
-        None => conditions::set(all, "Available", "True", "AsExpected", &format!("{name} is available"), now),
+        None => conditions::set(
+            all,
+            "Available",
+            "True",
+            "AsExpected",
+            &format!("{name} is available"),
+            now,
+        ),
     }
     let reason = if is_updating { "Updating" } else { "AsExpected" };
-    conditions::set(all, "Progressing", conditions::truth(is_updating), reason, &progressing, now);
+    conditions::set(
+        all,
+        "Progressing",
+        conditions::truth(is_updating),
+        reason,
+        &progressing,
+        now,
+    );
     match faults.degraded_operators.get(&name) {
         Some(f) => conditions::set(all, "Degraded", "True", &f.reason, &f.message, now),
         None => conditions::set(all, "Degraded", "False", "AsExpected", "", now),

@@ -18,7 +18,8 @@ pub(super) fn sync(context: Context<'_>, node: &mut Node, step: &mut Step) {
     let is_drain = wanted.starts_with("drain-");
     let spec = node.spec.get_or_insert_default();
     if spec.unschedulable.unwrap_or(false) != is_drain {
-        spec.unschedulable = is_drain.then_some(true);
+        // Set, not removed: a patch that removes what is gone already would be refused.
+        spec.unschedulable = Some(is_drain);
         if is_drain {
             // Evicted in the next step: a pod evicted before the cordon might come right back.
             return;
@@ -41,7 +42,8 @@ fn evict(context: Context<'_>, node: &mut Node, pods: &[&Pod], step: &mut Step) 
     annotate(node, EVICTED_AT, context.now.to_string());
     step.wake(later(context.now, context.settings.evict_retry));
     let alive = pods.iter().filter(|p| p.metadata.deletion_timestamp.is_none());
-    step.writes.extend(alive.filter_map(|p| PodRef::of(p)).map(Write::Evict));
+    step.writes
+        .extend(alive.filter_map(|p| PodRef::of(p)).map(Write::Evict));
 }
 
 /// The node's pods, but for those of DaemonSets, mirror pods and finished ones.

@@ -74,7 +74,9 @@ impl Faults {
         let (mut faults, mut problems) = (Self::default(), Vec::new());
         for (key, text) in controls.and_then(|c| c.data.as_ref()).into_iter().flatten() {
             if let Err(problem) = faults.set(key, text) {
-                problems.push(format!("ConfigMap {NAMESPACE}/{NAME}, key {key}: {problem}; ignored"));
+                problems.push(format!(
+                    "ConfigMap {NAMESPACE}/{NAME}, key {key}: {problem}; ignored"
+                ));
             }
         }
         (faults, problems)
@@ -172,12 +174,17 @@ fn percentage(text: &str) -> Result<Option<u8>, String> {
         return Ok(None);
     }
     let percent = text.parse().ok().filter(|p| *p < 100);
-    percent.map(Some).ok_or_else(|| format!("{text:?} is not a percentage from 0 to 99"))
+    percent
+        .map(Some)
+        .ok_or_else(|| format!("{text:?} is not a percentage from 0 to 99"))
 }
 
 fn hold(text: &str) -> Result<Hold, String> {
     let mut hold = Hold::default();
-    for word in text.split(|c: char| c == ',' || c.is_whitespace()).filter(|w| !w.is_empty()) {
+    for word in text
+        .split(|c: char| c == ',' || c.is_whitespace())
+        .filter(|w| !w.is_empty())
+    {
         match word {
             "control-plane" => hold.control_plane = true,
             "pools" => hold.pools = true,
@@ -220,7 +227,11 @@ mod tests {
 
     #[test]
     fn offers_of_the_channel_go_before_the_general_ones() {
-        let data = [("offers", "4.18.4,4.18.5"), ("offers.stable-4.19", "4.19.1"), ("offers.empty", "")];
+        let data = [
+            ("offers", "4.18.4,4.18.5"),
+            ("offers.stable-4.19", "4.19.1"),
+            ("offers.empty", ""),
+        ];
         let (faults, problems) = Faults::read(Some(&ConfigMap {
             data: Some(data.map(|(k, v)| (k.to_owned(), v.to_owned())).into()),
             ..ConfigMap::default()
@@ -233,7 +244,10 @@ mod tests {
 
     #[test]
     fn a_fault_has_subject_reason_and_message_with_defaults() {
-        let (faults, _) = read("degraded-operators", "etcd EtcdMembers_Degraded 1 of 3 members\n\ningress\n");
+        let (faults, _) = read(
+            "degraded-operators",
+            "etcd EtcdMembers_Degraded 1 of 3 members\n\ningress\n",
+        );
         assert_eq!(faults.degraded_operators["etcd"].reason, "EtcdMembers_Degraded");
         assert_eq!(faults.degraded_operators["etcd"].message, "1 of 3 members");
         assert_eq!(faults.degraded_operators["ingress"].reason, "SimulatedFault");

@@ -15,8 +15,9 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    Cluster, FAKE_TAINT, MACHINE_CONFIG, SIMULATED, cluster_version_operator::ORDER, conditions, faults, kubelet,
-    machine_config_operator, releases,
+    Cluster, FAKE_TAINT, MACHINE_CONFIG, SIMULATED,
+    cluster_version_operator::ORDER,
+    conditions, faults, kubelet, machine_config_operator, releases,
     write::{self, Write},
 };
 use crate::{
@@ -56,7 +57,13 @@ pub fn ensure(cluster: &Cluster, initial: &Initial, now: Timestamp) -> Vec<Write
         None => writes.extend(write::create(&cluster_version(initial))),
         Some(old) if old.status.is_none() => {
             let status = Some(cluster_version_status(initial, now));
-            writes.extend(write::update(old, &ClusterVersion { status, ..old.clone() }));
+            writes.extend(write::update(
+                old,
+                &ClusterVersion {
+                    status,
+                    ..old.clone()
+                },
+            ));
         }
         Some(_) => {}
     }
@@ -171,7 +178,10 @@ fn machine_config_pool(name: &str) -> MachineConfigPool {
     let own_label = format!("pools.operator.machineconfiguration.openshift.io/{name}");
     labels.insert(own_label, String::new());
     if is_built_in {
-        labels.insert("machineconfiguration.openshift.io/mco-built-in".to_owned(), String::new());
+        labels.insert(
+            "machineconfiguration.openshift.io/mco-built-in".to_owned(),
+            String::new(),
+        );
     } else {
         labels.insert("name".to_owned(), format!("{name}-maintenance"));
     }
@@ -190,7 +200,9 @@ fn machine_config_pool(name: &str) -> MachineConfigPool {
             match_labels: Some(BTreeMap::from([(role(name), String::new())])),
             match_expressions: None,
         }),
-        other: [("machineConfigSelector".to_owned(), roles)].into_iter().collect(),
+        other: [("machineConfigSelector".to_owned(), roles)]
+            .into_iter()
+            .collect(),
         ..MachineConfigPoolSpec::default()
     };
     MachineConfigPool {

@@ -1,7 +1,9 @@
 //! The kubelets of the fake nodes, and a scheduler for the workload on them.
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateRunning, ContainerStatus, Node, Pod, PodCondition,
+};
 use kube::ResourceExt;
 
 use super::{
@@ -44,7 +46,11 @@ fn run(context: Context<'_>, pod: &Pod, step: &mut Step) {
         }
         return;
     }
-    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("Pending");
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|s| s.phase.as_deref())
+        .unwrap_or("Pending");
     if phase == "Pending" {
         let new = running(context, pod);
         step.update(pod, &new);
@@ -60,12 +66,22 @@ fn running(context: Context<'_>, pod: &Pod) -> Pod {
         last_transition_time: Some(now.clone()),
         ..PodCondition::default()
     };
-    let containers = pod.spec.as_ref().map(|s| s.containers.as_slice()).unwrap_or_default();
+    let containers = pod
+        .spec
+        .as_ref()
+        .map(|s| s.containers.as_slice())
+        .unwrap_or_default();
     let statuses = containers.iter().map(|c| ContainerStatus {
         name: c.name.clone(),
         image: c.image.clone().unwrap_or_default(),
         ready: true,
         started: Some(true),
+        state: Some(ContainerState {
+            running: Some(ContainerStateRunning {
+                started_at: Some(now.clone()),
+            }),
+            ..ContainerState::default()
+        }),
         ..ContainerStatus::default()
     });
     let statuses = statuses.collect();
@@ -94,7 +110,10 @@ fn bind(context: Context<'_>, pod: &Pod, step: &mut Step) {
     let bound = |n: &Node| {
         let name = n.name_any();
         let here = |p: &&Pod| node_name(p) == Some(name.as_str());
-        let planned = step.writes.iter().filter(|w| matches!(w, Write::Bind(_, to) if *to == name));
+        let planned = step
+            .writes
+            .iter()
+            .filter(|w| matches!(w, Write::Bind(_, to) if *to == name));
         context.cluster.pods.iter().filter(here).count() + planned.count()
     };
     let node = context.cluster.nodes.iter().filter(fits).min_by_key(|n| bound(n));

@@ -5,8 +5,8 @@ use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::util::intstr::IntOrStr
 use kube::ResourceExt;
 
 use super::{
-    Context, MACHINE_CONFIG, Step, UPDATING_TO, annotate, annotation, cluster_version_operator::Turn, conditions,
-    node_update, write,
+    Context, MACHINE_CONFIG, Step, UPDATING_TO, annotate, annotation, cluster_version_operator::Turn,
+    conditions, node_update, write,
 };
 use crate::{
     api::{label_selector::label_selector_matches, names},
@@ -48,7 +48,12 @@ fn render(context: Context<'_>, pool: &MachineConfigPool, new: &mut MachineConfi
         return;
     };
     let name = rendered_name(&pool.name_any(), &version);
-    if !context.cluster.machine_configs.iter().any(|c| c.name_any() == name) {
+    if !context
+        .cluster
+        .machine_configs
+        .iter()
+        .any(|c| c.name_any() == name)
+    {
         step.writes.extend(write::create(&rendered(&name, &version)));
         return;
     }
@@ -56,7 +61,10 @@ fn render(context: Context<'_>, pool: &MachineConfigPool, new: &mut MachineConfi
 }
 
 fn rendered_name(pool: &str, version: &str) -> String {
-    format!("rendered-{pool}-{}", names::hash(&format!("{pool} {version}"), 32))
+    format!(
+        "rendered-{pool}-{}",
+        names::hash(&format!("{pool} {version}"), 32)
+    )
 }
 
 fn rendered(name: &str, version: &str) -> MachineConfig {
@@ -202,7 +210,13 @@ fn report_degraded(members: &[&Node], status: &mut MachineConfigPoolStatus, now:
     let reasons: Vec<String> = members
         .iter()
         .filter(|n| node_update::is_degraded(n))
-        .map(|n| format!("Node {} is reporting: {:?}", n.name_any(), annotation(*n, node_update::REASON)))
+        .map(|n| {
+            format!(
+                "Node {} is reporting: {:?}",
+                n.name_any(),
+                annotation(*n, node_update::REASON)
+            )
+        })
         .collect();
     let reason = format!("{count} nodes are reporting degraded status on sync");
     conditions::set(all, "NodeDegraded", "True", &reason, &reasons.join(", "), now);

@@ -94,9 +94,8 @@ impl Default for Settings {
 impl Settings {
     /// All durations divided by `speed`, but for the heartbeat, which real controllers watch in real time.
     pub fn faster(&self, speed: f64) -> Self {
-        let scale = |d: SignedDuration| {
-            SignedDuration::try_from_secs_f64(d.as_secs_f64() / speed).unwrap_or(d)
-        };
+        let scale =
+            |d: SignedDuration| SignedDuration::try_from_secs_f64(d.as_secs_f64() / speed).unwrap_or(d);
         Self {
             retrieve: scale(self.retrieve),
             control_plane: scale(self.control_plane),

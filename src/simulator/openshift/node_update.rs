@@ -2,9 +2,7 @@
 //! do it together through the node's annotations.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{
-    api::core::v1::{Node, NodeCondition},
-};
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::ResourceExt;
 
 use super::{Context, SINCE, Step, annotate, annotation, conditions, drain, instant};
@@ -123,7 +121,10 @@ pub(super) fn report_ready(context: Context<'_>, node: &mut Node, step: &mut Ste
     };
     let old = ready_condition(node).cloned();
     let same = old.as_ref().filter(|c| c.status == status);
-    let last_seen = old.as_ref().and_then(|c| c.last_heartbeat_time.as_ref()).map(|t| t.0);
+    let last_seen = old
+        .as_ref()
+        .and_then(|c| c.last_heartbeat_time.as_ref())
+        .map(|t| t.0);
     let is_stale = status == "True" && is_stale(context, last_seen, step);
     if same.is_some() && !is_stale {
         return;
@@ -161,4 +162,3 @@ fn set_condition(node: &mut Node, condition: NodeCondition) {
         "v1.31.0+simulated".clone_into(&mut info.kubelet_version);
     }
 }
-

@@ -16,12 +16,16 @@ use crate::{
 
 /// The image of a simulated release: a digest that follows from the version.
 pub fn image(version: &str) -> String {
-    format!("quay.io/openshift-release-dev/ocp-release@sha256:{}", names::hash(version, 64))
+    format!(
+        "quay.io/openshift-release-dev/ocp-release@sha256:{}",
+        names::hash(version, 64)
+    )
 }
 
 /// A simulated release.
 pub fn release(version: &str) -> Release {
-    let minor = Version::parse(version).map_or_else(|_| version.to_owned(), |v| format!("{}.{}", v.major, v.minor));
+    let minor =
+        Version::parse(version).map_or_else(|_| version.to_owned(), |v| format!("{}.{}", v.major, v.minor));
     let channels = ["candidate", "eus", "fast", "stable"];
     Release {
         version: version.to_owned(),
@@ -40,7 +44,10 @@ pub fn retrieve_updates(
     now: Timestamp,
 ) {
     let failure = if channel.is_empty() {
-        Some(("NoChannel", "The update channel has not been configured.".to_owned()))
+        Some((
+            "NoChannel",
+            "The update channel has not been configured.".to_owned(),
+        ))
     } else {
         faults.update_service.as_ref().map(|f| {
             let message = format!("Unable to retrieve available updates: {}", f.message);
@@ -50,7 +57,14 @@ pub fn retrieve_updates(
     if let Some((reason, message)) = failure {
         status.available_updates = None;
         status.conditional_updates = Vec::new();
-        conditions::set(&mut status.conditions, "RetrievedUpdates", "False", reason, &message, now);
+        conditions::set(
+            &mut status.conditions,
+            "RetrievedUpdates",
+            "False",
+            reason,
+            &message,
+            now,
+        );
         return;
     }
     let newer = |v: &&String| compare(v, current).is_gt();
@@ -66,10 +80,25 @@ pub fn retrieve_updates(
     conditions::set(&mut status.conditions, "RetrievedUpdates", "True", "", "", now);
 }
 
-fn conditional(version: &str, fault: &Fault, status: &ClusterVersionStatus, now: Timestamp) -> ConditionalUpdate {
-    let old = status.conditional_updates.iter().find(|c| c.release.version == version);
+fn conditional(
+    version: &str,
+    fault: &Fault,
+    status: &ClusterVersionStatus,
+    now: Timestamp,
+) -> ConditionalUpdate {
+    let old = status
+        .conditional_updates
+        .iter()
+        .find(|c| c.release.version == version);
     let mut recommended = old.map(|c| c.conditions.clone()).unwrap_or_default();
-    conditions::set(&mut recommended, "Recommended", "False", &fault.reason, &fault.message, now);
+    conditions::set(
+        &mut recommended,
+        "Recommended",
+        "False",
+        &fault.reason,
+        &fault.message,
+        now,
+    );
     let rules = json!([{"type": "Always"}]);
     ConditionalUpdate {
         release: release(version),
@@ -105,7 +134,9 @@ pub fn wanted(cluster_version: &ClusterVersion, status: &ClusterVersionStatus) -
         return Wanted::Nothing;
     }
     let invalid = |problem: &str| {
-        Wanted::Invalid(format!("spec.desiredUpdate.version: Invalid value: {version:?}: {problem}"))
+        Wanted::Invalid(format!(
+            "spec.desiredUpdate.version: Invalid value: {version:?}: {problem}"
+        ))
     };
     if !version.is_empty() && Version::parse(version).is_err() {
         return invalid("if set must be a valid semantic version");
@@ -264,7 +295,11 @@ fn failed_precondition(
     }
     if to.major == from.major && to.minor > from.minor + 1 {
         let message = format!("{to} is more than one minor version beyond {from}");
-        return Some(precondition("ClusterVersionGiantHop", "MultipleMinorVersionsUpdate", &message));
+        return Some(precondition(
+            "ClusterVersionGiantHop",
+            "MultipleMinorVersionsUpdate",
+            &message,
+        ));
     }
     let upgradeable = faults.not_upgradeable.as_ref()?;
     ((to.major, to.minor) != (from.major, from.minor)).then(|| {

@@ -123,7 +123,10 @@ fn section(before: &Value, after: &Value, name: &str) -> Vec<PatchOperation> {
         .collect()
 }
 
-fn changed_keys<'a>(old: &'a Map<String, Value>, new: &'a Map<String, Value>) -> impl Iterator<Item = &'a str> {
+fn changed_keys<'a>(
+    old: &'a Map<String, Value>,
+    new: &'a Map<String, Value>,
+) -> impl Iterator<Item = &'a str> {
     let removed = old.keys().filter(|k| !new.contains_key(*k));
     let changed = new.iter().filter(|(k, v)| old.get(*k) != Some(v)).map(|(k, _)| k);
     removed.chain(changed).map(String::as_str)
