@@ -20,12 +20,17 @@ pub struct ListenError {
 
 /// Opens the listener; serve it with [`serve`].
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| ListenError { address, source })
 }
 
 /// Serves until the process ends.
 pub async fn serve(listener: TcpListener, ready: Readiness) {
-    let app = Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readyz)).with_state(ready);
+    let app = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .with_state(ready);
     if let Err(error) = axum::serve(listener, app).await {
         tracing::error!(%error, "cannot serve /healthz and /readyz");
     }

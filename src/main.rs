@@ -60,14 +60,19 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
 /// One thread is enough for a handful of objects, and costs the least memory.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map(|r| r.block_on(future)).map_err(|e| format!("cannot start the runtime: {e}"))
+    runtime
+        .map(|r| r.block_on(future))
+        .map_err(|e| format!("cannot start the runtime: {e}"))
 }
 
 fn start_logs(format: LogFormat) {
     use tracing_subscriber::{EnvFilter, fmt};
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal();
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let builder = fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours);
     match format {
         LogFormat::Text => builder.with_target(false).init(),
         LogFormat::Json => builder.json().init(),

@@ -27,15 +27,22 @@ pub struct HeldGroup {
 
 /// The groups that hold pools, by time; entries without `delayMin` hold nothing.
 pub fn held_groups(job: &UpgradeJob, pools: &[MachineConfigPool]) -> Vec<HeldGroup> {
-    let mut groups: Vec<HeldGroup> =
-        (0..job.spec.config.machine_config_pools.len()).filter_map(|index| held_group(job, index, pools)).collect();
+    let mut groups: Vec<HeldGroup> = (0..job.spec.config.machine_config_pools.len())
+        .filter_map(|index| held_group(job, index, pools))
+        .collect();
     groups.sort_by_key(|g| (g.not_before, g.index));
     groups
 }
 
 /// The group of this entry, with the delays as they are now.
 pub fn held_group(job: &UpgradeJob, index: usize, pools: &[MachineConfigPool]) -> Option<HeldGroup> {
-    let delay = job.spec.config.machine_config_pools.get(index)?.delay_upgrade.as_ref()?;
+    let delay = job
+        .spec
+        .config
+        .machine_config_pools
+        .get(index)?
+        .delay_upgrade
+        .as_ref()?;
     let min = delay.min().filter(|d| *d > SignedDuration::ZERO)?;
     let start = job.spec.start_after.0;
     let members = members(job, index, pools);
@@ -47,22 +54,32 @@ pub fn held_group(job: &UpgradeJob, index: usize, pools: &[MachineConfigPool]) -
         index,
         name,
         not_before: start.saturating_add(min).unwrap_or(Timestamp::MAX),
-        not_after: delay.max().map(|max| start.saturating_add(max).unwrap_or(Timestamp::MAX)),
+        not_after: delay
+            .max()
+            .map(|max| start.saturating_add(max).unwrap_or(Timestamp::MAX)),
     })
 }
 
 /// The pools of this entry: selected by it and by no earlier one, and not needed by the control plane.
-pub fn members<'a>(job: &UpgradeJob, index: usize, pools: &'a [MachineConfigPool]) -> Vec<&'a MachineConfigPool> {
-    pools.iter().filter(|p| !p.is_required_for_upgrade() && entry_of(job, p) == Some(index)).collect()
+pub fn members<'a>(
+    job: &UpgradeJob,
+    index: usize,
+    pools: &'a [MachineConfigPool],
+) -> Vec<&'a MachineConfigPool> {
+    pools
+        .iter()
+        .filter(|p| !p.is_required_for_upgrade() && entry_of(job, p) == Some(index))
+        .collect()
 }
 
 /// The entry that selects a pool; of several the first wins.
 fn entry_of(job: &UpgradeJob, pool: &MachineConfigPool) -> Option<usize> {
-    job.spec
-        .config
-        .machine_config_pools
-        .iter()
-        .position(|entry| entry.match_labels.as_ref().is_some_and(|s| s.matches(pool.metadata.labels.as_ref())))
+    job.spec.config.machine_config_pools.iter().position(|entry| {
+        entry
+            .match_labels
+            .as_ref()
+            .is_some_and(|s| s.matches(pool.metadata.labels.as_ref()))
+    })
 }
 
 /// Whether a pool is held by this job.
@@ -89,8 +106,14 @@ pub fn pause(job: &UpgradeJob, pool: &MachineConfigPool) -> Pause {
     if !pool.spec.paused {
         return Pause::None;
     }
-    let Some(owner) = pool.annotations().get(annotations::UPGRADE_JOB) else { return Pause::Foreign };
-    let reason = match pool.annotations().get(annotations::PAUSE_REASON).map(String::as_str) {
+    let Some(owner) = pool.annotations().get(annotations::UPGRADE_JOB) else {
+        return Pause::Foreign;
+    };
+    let reason = match pool
+        .annotations()
+        .get(annotations::PAUSE_REASON)
+        .map(String::as_str)
+    {
         Some("failure") => PauseReason::Failure,
         _ => PauseReason::Delay,
     };
@@ -120,22 +143,37 @@ pub fn key(job: &UpgradeJob) -> String {
 ///
 /// Rule: design 5, *pending*. The machine-config operator renders last, so its own version counts.
 pub fn unsettled(world: &World) -> Option<String> {
-    let Some(cluster) = &world.cluster_version else { return Some("the ClusterVersion is not known".into()) };
-    let Some(newest) = cluster.newest() else { return Some("the ClusterVersion has no history yet".into()) };
+    let Some(cluster) = &world.cluster_version else {
+        return Some("the ClusterVersion is not known".into());
+    };
+    let Some(newest) = cluster.newest() else {
+        return Some("the ClusterVersion has no history yet".into());
+    };
     if !newest.is_completed() {
-        return Some(format!("the control plane is still updating to {}", newest.version));
+        return Some(format!(
+            "the control plane is still updating to {}",
+            newest.version
+        ));
     }
     if let Some(desired) = &cluster.spec.desired_update
         && !target::asks_for(desired, newest)
     {
-        let what = if desired.version.is_empty() { &desired.image } else { &desired.version };
-        return Some(format!("the ClusterVersion asks for {what} and has {}", newest.version));
+        let what = if desired.version.is_empty() {
+            &desired.image
+        } else {
+            &desired.version
+        };
+        return Some(format!(
+            "the ClusterVersion asks for {what} and has {}",
+            newest.version
+        ));
     }
     let machine_config = world.operators.iter().find(|o| o.name_any() == "machine-config");
     match machine_config.and_then(|o| o.operator_version()) {
-        Some(version) if version != newest.version => {
-            Some(format!("operator machine-config is at {version}, the cluster at {}", newest.version))
-        }
+        Some(version) if version != newest.version => Some(format!(
+            "operator machine-config is at {version}, the cluster at {}",
+            newest.version
+        )),
         _ => None,
     }
 }
@@ -157,7 +195,10 @@ fn is_stale_render(
     cluster: Option<&ClusterVersion>,
     pool: &MachineConfigPool,
 ) -> bool {
-    match (rendered.get(&pool.spec.configuration.name), cluster.and_then(|c| c.newest())) {
+    match (
+        rendered.get(&pool.spec.configuration.name),
+        cluster.and_then(|c| c.newest()),
+    ) {
         (Some(release), Some(newest)) => *release != newest.version,
         (None, _) | (_, None) => false,
     }
@@ -170,7 +211,9 @@ pub fn unfinished(world: &World, pool: &MachineConfigPool) -> Option<String> {
     let state = pool.state();
     let name = pool.name_any();
     if Some(state.observed_generation) != pool.metadata.generation {
-        return Some(format!("{name}: the machine-config operator has not seen its newest spec"));
+        return Some(format!(
+            "{name}: the machine-config operator has not seen its newest spec"
+        ));
     }
     if is_stale_render(&world.rendered, world.cluster_version.as_ref(), pool) {
         return Some(format!("{name}: not rendered for the new version yet"));
@@ -181,10 +224,16 @@ pub fn unfinished(world: &World, pool: &MachineConfigPool) -> Option<String> {
             0 => String::new(),
             n => format!(", {n} degraded"),
         };
-        return Some(format!("{name}: {} of {} updated{degraded}", state.updated_machine_count, state.machine_count));
+        return Some(format!(
+            "{name}: {} of {} updated{degraded}",
+            state.updated_machine_count, state.machine_count
+        ));
     }
     if state.degraded_machine_count > 0 {
-        return Some(format!("{name}: {} of {} degraded", state.degraded_machine_count, state.machine_count));
+        return Some(format!(
+            "{name}: {} of {} degraded",
+            state.degraded_machine_count, state.machine_count
+        ));
     }
     None
 }

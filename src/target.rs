@@ -23,13 +23,17 @@ impl Target {
         let version = version.clone().filter(|v| !v.is_empty());
         let image = image.clone().filter(|i| !i.is_empty());
         if let (Some(version), Some(image)) = (&version, &image) {
-            return Some(Self { version: version.clone(), image: image.clone() });
+            return Some(Self {
+                version: version.clone(),
+                image: image.clone(),
+            });
         }
         let known = known_releases(cluster);
         known
             .into_iter()
             .find(|known| {
-                version.as_ref().is_none_or(|v| *v == known.version) && image.as_ref().is_none_or(|i| *i == known.image)
+                version.as_ref().is_none_or(|v| *v == known.version)
+                    && image.as_ref().is_none_or(|i| *i == known.image)
             })
             .filter(|known| !known.version.is_empty() && !known.image.is_empty())
     }
@@ -43,7 +47,10 @@ impl Target {
     pub fn is_exactly(&self, update: &Update) -> bool {
         update.version == self.version
             && update.image == self.image
-            && update.other.values().all(|v| v.is_null() || v == &serde_json::Value::Bool(false) || v == "")
+            && update
+                .other
+                .values()
+                .all(|v| v.is_null() || v == &serde_json::Value::Bool(false) || v == "")
     }
 
     /// Whether `spec.desiredUpdate` asks for this release.
@@ -55,13 +62,21 @@ impl Target {
 }
 
 fn known_releases(cluster: &ClusterVersion) -> Vec<Target> {
-    let Some(status) = &cluster.status else { return Vec::new() };
+    let Some(status) = &cluster.status else {
+        return Vec::new();
+    };
     let offered = status.available_updates.iter().flatten();
     let conditional = status.conditional_updates.iter().map(|c| &c.release);
-    let installed = status.history.iter().map(|h| Target { version: h.version.clone(), image: h.image.clone() });
+    let installed = status.history.iter().map(|h| Target {
+        version: h.version.clone(),
+        image: h.image.clone(),
+    });
     offered
         .chain(conditional)
-        .map(|r| Target { version: r.version.clone(), image: r.image.clone() })
+        .map(|r| Target {
+            version: r.version.clone(),
+            image: r.image.clone(),
+        })
         .chain(installed)
         .collect()
 }
@@ -78,17 +93,29 @@ pub fn asks_for(update: &Update, entry: &History) -> bool {
 pub fn movement(cluster: &ClusterVersion, ours: Option<&Target>) -> Option<String> {
     let newest = cluster.newest()?;
     if !newest.is_completed() {
-        return Some(format!("update to {} in progress, started by someone else", newest.version));
+        return Some(format!(
+            "update to {} in progress, started by someone else",
+            newest.version
+        ));
     }
     if let Some(desired) = &cluster.spec.desired_update
         && !asks_for(desired, newest)
         && !ours.is_some_and(|t| t.is_asked_by(desired))
     {
-        let what = if desired.version.is_empty() { &desired.image } else { &desired.version };
-        return Some(format!("update to {what} is asked for by someone else (spec.desiredUpdate of the ClusterVersion)"));
+        let what = if desired.version.is_empty() {
+            &desired.image
+        } else {
+            &desired.version
+        };
+        return Some(format!(
+            "update to {what} is asked for by someone else (spec.desiredUpdate of the ClusterVersion)"
+        ));
     }
     if crate::openshift::is_true(cluster.conditions(), "Progressing") {
-        return Some(format!("the ClusterVersion is progressing: {}", cluster.message_of("Progressing")));
+        return Some(format!(
+            "the ClusterVersion is progressing: {}",
+            cluster.message_of("Progressing")
+        ));
     }
     None
 }

@@ -56,7 +56,9 @@ pub enum Error {
     #[error("cannot use --default-location: {0}")]
     Zone(#[from] crate::schedule::ZoneError),
     /// No access to an API server.
-    #[error("cannot find out how to reach the API server: {0}; give --kubeconfig, or run in a pod with a ServiceAccount")]
+    #[error(
+        "cannot find out how to reach the API server: {0}; give --kubeconfig, or run in a pod with a ServiceAccount"
+    )]
     Access(String),
     /// The client cannot be made.
     #[error("cannot make a client for the API server: {0}")]
@@ -129,7 +131,9 @@ async fn client_config(kubeconfig: Option<&std::path::Path>) -> Result<Config, E
         Some(path) => {
             let file = kube::config::Kubeconfig::read_from(path).map_err(|e| Error::Access(e.to_string()))?;
             let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(file, &options).await.map_err(|e| Error::Access(e.to_string()))?
+            Config::from_custom_kubeconfig(file, &options)
+                .await
+                .map_err(|e| Error::Access(e.to_string()))?
         }
         None => Config::infer().await.map_err(|e| Error::Access(e.to_string()))?,
     };

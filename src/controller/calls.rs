@@ -67,8 +67,13 @@ pub async fn call<T>(
 ) -> Result<T, CallError> {
     match tokio::time::timeout(TIMEOUT, future).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(source)) => Err(CallError::Kube { attempt: attempt.into(), source: Box::new(source) }),
-        Err(_) => Err(CallError::Timeout { attempt: attempt.into() }),
+        Ok(Err(source)) => Err(CallError::Kube {
+            attempt: attempt.into(),
+            source: Box::new(source),
+        }),
+        Err(_) => Err(CallError::Timeout {
+            attempt: attempt.into(),
+        }),
     }
 }
 

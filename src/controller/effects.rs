@@ -9,10 +9,7 @@ use serde_json::{Value, json};
 
 use super::calls::{CallError, call};
 use crate::{
-    api::{
-        UpgradeJob, UpgradeJobHook, annotations, finalizers,
-        upgrade_job::PauseReason,
-    },
+    api::{UpgradeJob, UpgradeJobHook, annotations, finalizers, upgrade_job::PauseReason},
     hooks::select,
     openshift::{
         cluster_version::{self, ClusterVersion},
@@ -38,7 +35,10 @@ pub struct Effects<'a> {
 }
 
 fn params() -> PatchParams {
-    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+    PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
 }
 
 impl Effects<'_> {
@@ -77,18 +77,25 @@ impl Effects<'_> {
 
     /// Replaces the whole `desiredUpdate`: a merge would keep somebody's old `force: true` or `architecture`.
     async fn set_desired_update(&self, target: &Target) -> Result<(), CallError> {
-        let attempt = format!("set spec.desiredUpdate of the ClusterVersion to {}", target.version);
+        let attempt = format!(
+            "set spec.desiredUpdate of the ClusterVersion to {}",
+            target.version
+        );
         let cluster = self.cluster_version(&attempt)?;
         let value = json!({"version": target.version, "image": target.image});
         let patch = json!([
             {"op": "test", "path": "/metadata/resourceVersion", "value": cluster.resource_version()},
             {"op": "add", "path": "/spec/desiredUpdate", "value": value},
         ]);
-        self.patch_cluster_version(attempt, json_patch(patch, "set spec.desiredUpdate")?).await
+        self.patch_cluster_version(attempt, json_patch(patch, "set spec.desiredUpdate")?)
+            .await
     }
 
     async fn withdraw(&self, ours: &Target, restore: Option<&Target>) -> Result<(), CallError> {
-        let attempt = format!("take spec.desiredUpdate {} back from the ClusterVersion", ours.version);
+        let attempt = format!(
+            "take spec.desiredUpdate {} back from the ClusterVersion",
+            ours.version
+        );
         let cluster = self.cluster_version(&attempt)?;
         let change = match restore {
             Some(before) => json!({
@@ -102,24 +109,35 @@ impl Effects<'_> {
             {"op": "test", "path": "/spec/desiredUpdate/version", "value": ours.version},
             change,
         ]);
-        self.patch_cluster_version(attempt, json_patch(patch, "take spec.desiredUpdate back")?).await
+        self.patch_cluster_version(attempt, json_patch(patch, "take spec.desiredUpdate back")?)
+            .await
     }
 
     async fn patch_cluster_version(&self, attempt: String, patch: Patch<Value>) -> Result<(), CallError> {
         let api: Api<ClusterVersion> = Api::all(self.client.clone());
-        call(attempt, api.patch(cluster_version::NAME, &params(), &patch)).await.map(drop)
+        call(attempt, api.patch(cluster_version::NAME, &params(), &patch))
+            .await
+            .map(drop)
     }
 
     async fn lock(&self, take: bool) -> Result<(), CallError> {
-        let attempt = if take { "take the lock on the ClusterVersion" } else { "release the lock on the ClusterVersion" };
+        let attempt = if take {
+            "take the lock on the ClusterVersion"
+        } else {
+            "release the lock on the ClusterVersion"
+        };
         let cluster = self.cluster_version(attempt)?;
-        let (key, uid) =
-            if take { (Some(pools::key(&self.job)), self.job.metadata.uid.clone()) } else { (None, None) };
+        let (key, uid) = if take {
+            (Some(pools::key(&self.job)), self.job.metadata.uid.clone())
+        } else {
+            (None, None)
+        };
         let patch = json!({"metadata": {
             "resourceVersion": cluster.resource_version(),
             "annotations": {annotations::UPGRADE_JOB: key, annotations::UPGRADE_JOB_UID: uid},
         }});
-        self.patch_cluster_version(attempt.to_owned(), Patch::Merge(patch)).await
+        self.patch_cluster_version(attempt.to_owned(), Patch::Merge(patch))
+            .await
     }
 
     async fn pause(&self, pool: &str, reason: PauseReason) -> Result<(), CallError> {
@@ -146,16 +164,24 @@ impl Effects<'_> {
 
     /// Pause and owner are one write: a crash cannot leave a pause that nobody owns.
     async fn patch_pool(&self, name: &str, paused: bool, owner: &Value) -> Result<(), CallError> {
-        let attempt = format!("{} MachineConfigPool {name}", if paused { "pause" } else { "unpause" });
+        let attempt = format!(
+            "{} MachineConfigPool {name}",
+            if paused { "pause" } else { "unpause" }
+        );
         let Some(pool) = self.world.pool(name) else {
-            return Err(CallError::Own { attempt, problem: "the pool is gone".to_owned() });
+            return Err(CallError::Own {
+                attempt,
+                problem: "the pool is gone".to_owned(),
+            });
         };
         let patch = json!({
             "metadata": {"resourceVersion": pool.resource_version(), "annotations": owner},
             "spec": {"paused": paused},
         });
         let api: Api<MachineConfigPool> = Api::all(self.client.clone());
-        call(attempt, api.patch(name, &params(), &Patch::Merge(patch))).await.map(drop)
+        call(attempt, api.patch(name, &params(), &Patch::Merge(patch)))
+            .await
+            .map(drop)
     }
 
     /// The name is deterministic, so a Job that exists already is the one that we created before.
@@ -183,20 +209,27 @@ impl Effects<'_> {
 
     async fn claim_hook(&self, name: &str) -> Result<(), CallError> {
         let attempt = format!("claim UpgradeJobHook {name}");
-        let Some(hook) = self.world.hooks.iter().find(|h| h.name_any() == name) else { return Ok(()) };
+        let Some(hook) = self.world.hooks.iter().find(|h| h.name_any() == name) else {
+            return Ok(());
+        };
         let patch = json!({
             "metadata": {"resourceVersion": hook.resource_version()},
             "status": {"claimedBy": select::claim_by(&self.job)},
         });
         let api: Api<UpgradeJobHook> = Api::namespaced(self.client.clone(), &self.namespace());
-        call(attempt, api.patch_status(name, &params(), &Patch::Merge(patch))).await.map(drop)
+        call(attempt, api.patch_status(name, &params(), &Patch::Merge(patch)))
+            .await
+            .map(drop)
     }
 
     /// Adds or removes our finalizer. The owner reference to the config is dropped with it: re-creating the config in Git
     /// must not let the garbage collector kill a running upgrade (a label still names it).
     async fn protect(&mut self, protect: bool) -> Result<(), CallError> {
         let name = self.job.name_any();
-        let attempt = format!("{} the finalizer of UpgradeJob {name}", if protect { "set" } else { "remove" });
+        let attempt = format!(
+            "{} the finalizer of UpgradeJob {name}",
+            if protect { "set" } else { "remove" }
+        );
         let mut all: Vec<String> = self.job.finalizers().to_vec();
         all.retain(|f| f != finalizers::UPGRADE_JOB);
         let mut metadata = json!({"resourceVersion": self.job.resource_version()});
@@ -219,7 +252,10 @@ impl Effects<'_> {
     }
 
     /// Replaces the whole status, guarded by the job's resourceVersion.
-    pub async fn write_status(&mut self, status: &crate::api::upgrade_job::UpgradeJobStatus) -> Result<(), CallError> {
+    pub async fn write_status(
+        &mut self,
+        status: &crate::api::upgrade_job::UpgradeJobStatus,
+    ) -> Result<(), CallError> {
         let name = self.job.name_any();
         let patch = json!([
             {"op": "test", "path": "/metadata/resourceVersion", "value": self.job.resource_version()},
@@ -236,9 +272,19 @@ impl Effects<'_> {
     }
 
     /// Patches a workflow.
-    pub async fn patch_workflow(&self, object: &DynamicObject, api: &Api<DynamicObject>, patch: Value) -> Result<(), CallError> {
+    pub async fn patch_workflow(
+        &self,
+        object: &DynamicObject,
+        api: &Api<DynamicObject>,
+        patch: Value,
+    ) -> Result<(), CallError> {
         let name = object.name_any();
-        call(format!("write to workflow {name}"), api.patch(&name, &params(), &Patch::Merge(patch))).await.map(drop)
+        call(
+            format!("write to workflow {name}"),
+            api.patch(&name, &params(), &Patch::Merge(patch)),
+        )
+        .await
+        .map(drop)
     }
 }
 
@@ -249,12 +295,19 @@ pub async fn release_hook_job(
     mut jobs: impl Iterator<Item = &Job>,
     name: &str,
 ) -> Result<(), CallError> {
-    let Some(job) = jobs.find(|j| j.name_any() == name) else { return Ok(()) };
+    let Some(job) = jobs.find(|j| j.name_any() == name) else {
+        return Ok(());
+    };
     let mut all: Vec<String> = job.finalizers().to_vec();
     all.retain(|f| f != finalizers::HOOK_JOB);
     let patch = json!({"metadata": {"resourceVersion": job.resource_version(), "finalizers": all}});
     let api: Api<Job> = Api::namespaced(client.clone(), namespace);
-    match call(format!("remove the finalizer of Job {name}"), api.patch(name, &params(), &Patch::Merge(patch))).await {
+    match call(
+        format!("remove the finalizer of Job {name}"),
+        api.patch(name, &params(), &Patch::Merge(patch)),
+    )
+    .await
+    {
         Err(error) if !error.is_not_found() => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
@@ -263,5 +316,8 @@ pub async fn release_hook_job(
 fn json_patch(value: Value, attempt: &str) -> Result<Patch<Value>, CallError> {
     serde_json::from_value(value)
         .map(Patch::Json)
-        .map_err(|e| CallError::Own { attempt: attempt.to_owned(), problem: e.to_string() })
+        .map_err(|e| CallError::Own {
+            attempt: attempt.to_owned(),
+            problem: e.to_string(),
+        })
 }

@@ -31,8 +31,17 @@ where
     }
 }
 
-fn event<K: Resource<DynamicType = ()>>(object: &K, namespace: &str, notice: &Notice, now: Timestamp) -> Event {
-    let Notice { warning, reason, note } = notice;
+fn event<K: Resource<DynamicType = ()>>(
+    object: &K,
+    namespace: &str,
+    notice: &Notice,
+    now: Timestamp,
+) -> Event {
+    let Notice {
+        warning,
+        reason,
+        note,
+    } = notice;
     let name = object.name_any();
     // The same Event at the same instant has the same name: a repeated write is refused, not doubled.
     let id = names::hash(&format!("{name}/{reason}/{note}/{now}"), 16);
@@ -49,7 +58,10 @@ fn event<K: Resource<DynamicType = ()>>(object: &K, namespace: &str, notice: &No
         reason: Some(reason.chars().take(128).collect()),
         type_: Some(if *warning { "Warning" } else { "Normal" }.to_owned()),
         note: Some(shorten(note)),
-        regarding: Some(ObjectReference { resource_version: None, ..object.object_ref(&()) }),
+        regarding: Some(ObjectReference {
+            resource_version: None,
+            ..object.object_ref(&())
+        }),
         ..Event::default()
     }
 }
@@ -58,6 +70,9 @@ fn shorten(note: &str) -> String {
     if note.len() <= MAX_NOTE {
         return note.to_owned();
     }
-    let end = (0..=MAX_NOTE - 3).rev().find(|i| note.is_char_boundary(*i)).unwrap_or(0);
+    let end = (0..=MAX_NOTE - 3)
+        .rev()
+        .find(|i| note.is_char_boundary(*i))
+        .unwrap_or(0);
     format!("{}…", note.get(..end).unwrap_or_default())
 }

@@ -15,12 +15,26 @@ const LIMIT: u32 = 2_000;
 /// The world with everything that writes rest on read afresh; operators, renders and nodes stay as they are.
 pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<World, CallError> {
     let list = ListParams::default().limit(LIMIT);
-    let cluster_version =
-        found("read the ClusterVersion", Api::all(client.clone()).get(cluster_version::NAME)).await?;
-    let pools: Option<kube::core::ObjectList<_>> = found("list MachineConfigPools", Api::all(client.clone()).list(&list)).await?;
+    let cluster_version = found(
+        "read the ClusterVersion",
+        Api::all(client.clone()).get(cluster_version::NAME),
+    )
+    .await?;
+    let pools: Option<kube::core::ObjectList<_>> =
+        found("list MachineConfigPools", Api::all(client.clone()).list(&list)).await?;
     let hook_jobs: Api<k8s_openapi::api::batch::v1::Job> = Api::namespaced(client.clone(), namespace);
-    let hook_jobs = call("list the Jobs of hooks", hook_jobs.list(&list.clone().labels(labels::HOOK_JOB))).await?;
-    let World { operators, rendered, nodes, control_plane_topology, .. } = world;
+    let hook_jobs = call(
+        "list the Jobs of hooks",
+        hook_jobs.list(&list.clone().labels(labels::HOOK_JOB)),
+    )
+    .await?;
+    let World {
+        operators,
+        rendered,
+        nodes,
+        control_plane_topology,
+        ..
+    } = world;
     Ok(World {
         cluster_version,
         pools: sorted(pools.map(|l| l.items).unwrap_or_default()),
@@ -48,7 +62,9 @@ where
 {
     let api: Api<DeserializeGuard<K>> = Api::namespaced(client.clone(), namespace);
     let all = call(format!("list {}s", K::kind(&())), api.list(list)).await?;
-    Ok(sorted(all.items.into_iter().filter_map(|guard| guard.0.ok()).collect()))
+    Ok(sorted(
+        all.items.into_iter().filter_map(|guard| guard.0.ok()).collect(),
+    ))
 }
 
 fn sorted<K: ResourceExt>(mut all: Vec<K>) -> Vec<K> {

@@ -41,14 +41,22 @@ pub struct Mirror<T> {
 
 impl<T> Clone for Mirror<T> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
     }
 }
 
 impl<T: Clone> Default for Mirror<T> {
     fn default() -> Self {
-        let inner = Inner { objects: BTreeMap::new(), listing: BTreeMap::new(), knowledge: Knowledge::Unknown };
-        Self { inner: Arc::new(Mutex::new(inner)) }
+        let inner = Inner {
+            objects: BTreeMap::new(),
+            listing: BTreeMap::new(),
+            knowledge: Knowledge::Unknown,
+        };
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+        }
     }
 }
 
@@ -129,7 +137,10 @@ impl Backoff {
 
     fn delay(&mut self) -> Duration {
         let now = Instant::now();
-        if self.last_error.is_none_or(|t| now.duration_since(t) > Self::QUIET) {
+        if self
+            .last_error
+            .is_none_or(|t| now.duration_since(t) > Self::QUIET)
+        {
             self.next = Self::FIRST;
         }
         self.last_error = Some(now);
@@ -151,7 +162,10 @@ pub async fn watch<K, T>(
     T: Clone,
 {
     let kind = api.resource_url().to_owned();
-    let mut backoff = Backoff { next: Backoff::FIRST, last_error: None };
+    let mut backoff = Backoff {
+        next: Backoff::FIRST,
+        last_error: None,
+    };
     let mut stream = std::pin::pin!(watcher::watcher(api, config));
     while let Some(event) = stream.next().await {
         match event {
@@ -162,7 +176,10 @@ pub async fn watch<K, T>(
             }
             Err(error) => {
                 if is_no_such_kind(&error) && mirror.missing() {
-                    tracing::info!(kind, "the API server does not have this kind; looking again from time to time");
+                    tracing::info!(
+                        kind,
+                        "the API server does not have this kind; looking again from time to time"
+                    );
                     changed.notify_one();
                 } else {
                     tracing::warn!(kind, %error, "watch failed; trying again");

@@ -65,13 +65,26 @@ pub async fn run(
     let changed = Arc::new(Notify::new());
     let workflows = argo_workflows();
     let stores = Stores::start(&client, &settings.namespace, &workflows, &changed, &mut tasks);
-    let ctx = Context { client, stores, settings, workflows };
-    let mut controller = Loop { ctx: &ctx, retries: Retries::default(), texts: upgrade_job::LiveTexts::default() };
+    let ctx = Context {
+        client,
+        stores,
+        settings,
+        workflows,
+    };
+    let mut controller = Loop {
+        ctx: &ctx,
+        retries: Retries::default(),
+        texts: upgrade_job::LiveTexts::default(),
+    };
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         let missing = ctx.stores.not_ready();
         ready(missing.clone());
-        let wake = if missing.is_none() { controller.pass().await } else { None };
+        let wake = if missing.is_none() {
+            controller.pass().await
+        } else {
+            None
+        };
         let pause = wake.map_or(HEARTBEAT, |t| until(t, ctx.now())).min(HEARTBEAT);
         tokio::select! {
             biased;
@@ -124,7 +137,11 @@ impl Loop<'_> {
         wakes.into_iter().min()
     }
 
-    fn settle(&mut self, key: String, result: Result<Option<Timestamp>, (bool, String)>) -> Option<Timestamp> {
+    fn settle(
+        &mut self,
+        key: String,
+        result: Result<Option<Timestamp>, (bool, String)>,
+    ) -> Option<Timestamp> {
         match result {
             Ok(wake) => {
                 self.retries.succeeded(&key);
@@ -155,7 +172,10 @@ impl Loop<'_> {
 }
 
 fn in_future(now: Timestamp, delay: Duration) -> Timestamp {
-    SignedDuration::try_from(delay).ok().and_then(|d| now.checked_add(d).ok()).unwrap_or(Timestamp::MAX)
+    SignedDuration::try_from(delay)
+        .ok()
+        .and_then(|d| now.checked_add(d).ok())
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// When objects that failed are tried again: 0.2 s doubling to a minute.

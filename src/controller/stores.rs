@@ -97,12 +97,24 @@ impl Stores {
             o.metadata.managed_fields = None;
             Some(o)
         };
-        tasks.spawn(watch(Api::all(c()), only_version, stores.cluster_versions.clone(), n(), clear));
+        tasks.spawn(watch(
+            Api::all(c()),
+            only_version,
+            stores.cluster_versions.clone(),
+            n(),
+            clear,
+        ));
         let clear = |mut o: ClusterOperator| {
             o.metadata.managed_fields = None;
             Some(o)
         };
-        tasks.spawn(watch(Api::all(c()), config(), stores.operators.clone(), n(), clear));
+        tasks.spawn(watch(
+            Api::all(c()),
+            config(),
+            stores.operators.clone(),
+            n(),
+            clear,
+        ));
         let clear = |mut o: MachineConfigPool| {
             o.metadata.managed_fields = None;
             Some(o)
@@ -112,9 +124,21 @@ impl Stores {
             let release = o.annotations().get(machine_config::RELEASE_VERSION)?.clone();
             Some((o.name_any(), release))
         };
-        tasks.spawn(watch(Api::all(c()), config(), stores.rendered.clone(), n(), rendered));
+        tasks.spawn(watch(
+            Api::all(c()),
+            config(),
+            stores.rendered.clone(),
+            n(),
+            rendered,
+        ));
         let topology = |o: Infrastructure| o.status.map(|s| s.control_plane_topology);
-        tasks.spawn(watch(Api::all(c()), config(), stores.topology.clone(), n(), topology));
+        tasks.spawn(watch(
+            Api::all(c()),
+            config(),
+            stores.topology.clone(),
+            n(),
+            topology,
+        ));
         let node = |o: Node| Some(NodeView::from(&o));
         tasks.spawn(watch(Api::all(c()), config(), stores.nodes.clone(), n(), node));
         let of_hooks = config().labels(labels::HOOK_JOB);
@@ -141,7 +165,10 @@ impl Stores {
             ("UpgradeJob", self.jobs.knowledge()),
             ("UpgradeJobHook", self.hooks.knowledge()),
             ("UpgradeSuspensionWindow", self.windows.knowledge()),
-            ("ClusterVersion (config.openshift.io)", self.cluster_versions.knowledge()),
+            (
+                "ClusterVersion (config.openshift.io)",
+                self.cluster_versions.knowledge(),
+            ),
             ("Job", self.hook_jobs.knowledge()),
             ("Node", self.nodes.knowledge()),
         ];
@@ -156,7 +183,9 @@ impl Stores {
             match knowledge {
                 Knowledge::Known => {}
                 Knowledge::Unknown => return Some(format!("{kind} is not listed yet")),
-                Knowledge::NoSuchKind => return Some(format!("the CustomResourceDefinition of {kind} is missing")),
+                Knowledge::NoSuchKind => {
+                    return Some(format!("the CustomResourceDefinition of {kind} is missing"));
+                }
             }
         }
         optional

@@ -16,10 +16,7 @@ use super::{
     mirror::Knowledge,
 };
 use crate::{
-    api::{
-        UpgradeJob, labels,
-        upgrade_job::EngineChoice,
-    },
+    api::{UpgradeJob, labels, upgrade_job::EngineChoice},
     engine::{Engine, Report, RunContext, argo::Argo},
     lifecycle::{self, Decision, EngineState, Input, RunState, Stage},
     plan::Plan,
@@ -38,8 +35,17 @@ pub async fn reconcile(
     world: &World,
     job: &UpgradeJob,
 ) -> Result<Option<Timestamp>, Error> {
-    let cached = job.status.as_ref().and_then(|s| s.workflow.as_ref()).and_then(|w| ctx.stores.workflow(&w.name));
-    let scene = Pass { ctx, world, job, workflow: cached };
+    let cached = job
+        .status
+        .as_ref()
+        .and_then(|s| s.workflow.as_ref())
+        .and_then(|w| ctx.stores.workflow(&w.name));
+    let scene = Pass {
+        ctx,
+        world,
+        job,
+        workflow: cached,
+    };
     let decision = scene.decide(texts);
     if !is_change(job, &decision) {
         return Ok(decision.wake_at);
@@ -47,19 +53,28 @@ pub async fn reconcile(
     // The copies may be minutes old: whatever is written is decided on fresh reads.
     let settings = &ctx.settings;
     let fresh = live::refresh(&ctx.client, &settings.namespace, world.clone()).await?;
-    let Some(job) = fresh.job(&job.name_any()).cloned() else { return Ok(None) };
+    let Some(job) = fresh.job(&job.name_any()).cloned() else {
+        return Ok(None);
+    };
     let workflow = match job.status.as_ref().and_then(|s| s.workflow.as_ref()) {
         Some(w) => live::workflow(&ctx.client, &settings.namespace, &ctx.workflows, &w.name).await?,
         None => None,
     };
-    let pass = Pass { ctx, world: &fresh, job: &job, workflow };
+    let pass = Pass {
+        ctx,
+        world: &fresh,
+        job: &job,
+        workflow,
+    };
     let decision = pass.decide(texts);
     pass.carry_out(&decision, texts).await?;
     Ok(decision.wake_at)
 }
 
 fn is_change(job: &UpgradeJob, decision: &Decision) -> bool {
-    job.status.as_ref() != Some(&decision.status) || !decision.actions.is_empty() || !decision.reports.is_empty()
+    job.status.as_ref() != Some(&decision.status)
+        || !decision.actions.is_empty()
+        || !decision.reports.is_empty()
 }
 
 struct Pass<'a> {
@@ -92,9 +107,20 @@ impl Pass<'_> {
 
     /// Text alone is written at most every `live_message_interval`; with an ending it goes along for free.
     fn limit_live_texts(&self, decision: &mut Decision, texts: &LiveTexts) {
-        let only_text = decision.reports.iter().all(|(_, r)| matches!(r, Report::Message(_)));
-        let Some(last) = texts.0.get(&self.uid()).filter(|_| only_text && !decision.reports.is_empty()) else { return };
-        let next = last.saturating_add(self.ctx.settings.live_message_interval).unwrap_or(Timestamp::MAX);
+        let only_text = decision
+            .reports
+            .iter()
+            .all(|(_, r)| matches!(r, Report::Message(_)));
+        let Some(last) = texts
+            .0
+            .get(&self.uid())
+            .filter(|_| only_text && !decision.reports.is_empty())
+        else {
+            return;
+        };
+        let next = last
+            .saturating_add(self.ctx.settings.live_message_interval)
+            .unwrap_or(Timestamp::MAX);
         if self.ctx.now() < next {
             decision.reports.clear();
             decision.wake_at = Some(decision.wake_at.map_or(next, |w| w.min(next)));
@@ -102,18 +128,33 @@ impl Pass<'_> {
     }
 
     fn run(&self) -> RunState {
-        let plan = self.job.status.as_ref().and_then(|s| s.plan.as_ref()).and_then(|p| Plan::from_value(p).ok());
-        let (Some(object), Some(plan)) = (&self.workflow, plan) else { return RunState::Absent };
+        let plan = self
+            .job
+            .status
+            .as_ref()
+            .and_then(|s| s.plan.as_ref())
+            .and_then(|p| Plan::from_value(p).ok());
+        let (Some(object), Some(plan)) = (&self.workflow, plan) else {
+            return RunState::Absent;
+        };
         if object.labels().get(labels::UPGRADE_JOB_UID) != self.job.metadata.uid.as_ref() {
             return RunState::Foreign;
         }
-        let recorded = self.job.status.as_ref().and_then(|s| s.workflow.as_ref()).and_then(|w| w.uid.as_ref());
+        let recorded = self
+            .job
+            .status
+            .as_ref()
+            .and_then(|s| s.workflow.as_ref())
+            .and_then(|w| w.uid.as_ref());
         let uid = object.metadata.uid.clone().unwrap_or_default();
         if recorded.is_some_and(|r| *r != uid) {
             // Deleted and made again under the same name: not the run that we know.
             return RunState::Foreign;
         }
-        RunState::Present { uid, run: Box::new(Argo.observe(object, &plan)) }
+        RunState::Present {
+            uid,
+            run: Box::new(Argo.observe(object, &plan)),
+        }
     }
 
     fn engine(&self) -> EngineState {
@@ -138,8 +179,18 @@ impl Pass<'_> {
     }
 
     async fn carry_out(&self, decision: &Decision, texts: &mut LiveTexts) -> Result<(), Error> {
-        let Decision { status, actions, reports, notices, wake_at: _ } = decision;
-        let mut effects = Effects { client: &self.ctx.client, world: self.world, job: self.job.clone() };
+        let Decision {
+            status,
+            actions,
+            reports,
+            notices,
+            wake_at: _,
+        } = decision;
+        let mut effects = Effects {
+            client: &self.ctx.client,
+            world: self.world,
+            job: self.job.clone(),
+        };
         // Intent first: after a crash the record says what was about to happen.
         if self.job.status.as_ref() != Some(status) {
             effects.write_status(status).await?;
@@ -166,18 +217,29 @@ impl Pass<'_> {
             events::publish(&self.ctx.client, self.job, notices, self.ctx.now()).await;
         }
         for notice in notices {
-            tracing::info!(job = self.job.name_any(), reason = notice.reason, "{}", notice.note);
+            tracing::info!(
+                job = self.job.name_any(),
+                reason = notice.reason,
+                "{}",
+                notice.note
+            );
         }
         Ok(())
     }
 
     fn workflow_api(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.ctx.client.clone(), &self.ctx.settings.namespace, &self.ctx.workflows)
+        Api::namespaced_with(
+            self.ctx.client.clone(),
+            &self.ctx.settings.namespace,
+            &self.ctx.workflows,
+        )
     }
 
     async fn create_workflow(&self, job: &UpgradeJob) -> Result<(), Error> {
         let status = job.status.clone().unwrap_or_default();
-        let (Some(plan), Some(workflow)) = (&status.plan, &status.workflow) else { return Ok(()) };
+        let (Some(plan), Some(workflow)) = (&status.plan, &status.workflow) else {
+            return Ok(());
+        };
         let plan = Plan::from_value(plan)?;
         let config = job.spec.config.workflow.clone().unwrap_or_default();
         let template = match &config.template {
@@ -194,7 +256,12 @@ impl Pass<'_> {
         };
         let object = Argo.render(&plan, &context)?;
         let attempt = format!("create workflow {}", workflow.name);
-        match call(attempt, self.workflow_api().create(&PostParams::default(), &object)).await {
+        match call(
+            attempt,
+            self.workflow_api().create(&PostParams::default(), &object),
+        )
+        .await
+        {
             // Ours from before a crash, or a stranger's: the next look tells.
             Err(error) if error.is_already_exists() => Ok(()),
             Ok(_) => Ok(()),
@@ -205,15 +272,25 @@ impl Pass<'_> {
     async fn template(&self, name: &str) -> Result<String, Error> {
         let api: Api<k8s_openapi::api::core::v1::ConfigMap> =
             Api::namespaced(self.ctx.client.clone(), &self.ctx.settings.namespace);
-        let map = call(format!("read ConfigMap {name} with the workflow template"), api.get(name)).await?;
+        let map = call(
+            format!("read ConfigMap {name} with the workflow template"),
+            api.get(name),
+        )
+        .await?;
         map.data
             .and_then(|mut data| data.remove(TEMPLATE_KEY))
-            .ok_or_else(|| Error::TemplateMissing { name: name.to_owned() })
+            .ok_or_else(|| Error::TemplateMissing {
+                name: name.to_owned(),
+            })
     }
 
     async fn stop_workflow(&self, effects: &Effects<'_>) -> Result<(), Error> {
-        let Some(object) = &self.workflow else { return Ok(()) };
-        effects.patch_workflow(object, &self.workflow_api(), Argo.stop(object)).await?;
+        let Some(object) = &self.workflow else {
+            return Ok(());
+        };
+        effects
+            .patch_workflow(object, &self.workflow_api(), Argo.stop(object))
+            .await?;
         Ok(())
     }
 
@@ -223,11 +300,23 @@ impl Pass<'_> {
         reports: &[(String, Report)],
         texts: &mut LiveTexts,
     ) -> Result<(), Error> {
-        let plan = effects.job.status.as_ref().and_then(|s| s.plan.as_ref()).map(Plan::from_value).transpose()?;
-        let (Some(object), Some(plan)) = (&self.workflow, plan) else { return Ok(()) };
+        let plan = effects
+            .job
+            .status
+            .as_ref()
+            .and_then(|s| s.plan.as_ref())
+            .map(Plan::from_value)
+            .transpose()?;
+        let (Some(object), Some(plan)) = (&self.workflow, plan) else {
+            return Ok(());
+        };
         let now = self.ctx.now();
-        let Some(patch) = Argo.report(object, &plan, reports, now) else { return Ok(()) };
-        effects.patch_workflow(object, &self.workflow_api(), patch).await?;
+        let Some(patch) = Argo.report(object, &plan, reports, now) else {
+            return Ok(());
+        };
+        effects
+            .patch_workflow(object, &self.workflow_api(), patch)
+            .await?;
         texts.0.insert(self.uid(), now);
         Ok(())
     }

@@ -60,7 +60,11 @@ impl Findings {
 fn list(all: &[String]) -> String {
     let shown: Vec<&str> = all.iter().take(MAX_SHOWN).map(String::as_str).collect();
     let more = all.len().saturating_sub(MAX_SHOWN);
-    let tail = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let tail = if more > 0 {
+        format!("; and {more} more")
+    } else {
+        String::new()
+    };
     format!("{}{tail}", shown.join("; "))
 }
 
@@ -83,13 +87,18 @@ fn cluster_version(
     findings: &mut Findings,
 ) {
     let Some(cluster) = &world.cluster_version else {
-        findings.blocking.push("the ClusterVersion is not known".to_owned());
+        findings
+            .blocking
+            .push("the ClusterVersion is not known".to_owned());
         return;
     };
     // The CVO publishes `Failing`; a condition `Degraded` does not exist there (research/peers.md 1a).
     if openshift::is_true(cluster.conditions(), "Failing") {
         let text = cluster.message_of("Failing");
-        findings.add(checks.cluster_version(), format!("ClusterVersion is Failing: {text}"));
+        findings.add(
+            checks.cluster_version(),
+            format!("ClusterVersion is Failing: {text}"),
+        );
     }
     if moment == Moment::BeforeUpgrade
         && let Some(moving) = target::movement(cluster, target)
@@ -99,39 +108,70 @@ fn cluster_version(
 }
 
 fn operators(checks: &HealthChecks, world: &World, findings: &mut Findings) {
-    let Some(severity) = checks.operators() else { return };
+    let Some(severity) = checks.operators() else {
+        return;
+    };
     for operator in &world.operators {
         let name = operator.name_any();
         if checks.exclude_operators.contains(&name) {
             continue;
         }
         let all = operator.conditions();
-        let message = |type_| openshift::condition(all, type_).and_then(|c| c.message.clone()).unwrap_or_default();
+        let message = |type_| {
+            openshift::condition(all, type_)
+                .and_then(|c| c.message.clone())
+                .unwrap_or_default()
+        };
         if openshift::is_true(all, "Degraded") {
-            findings.add(severity, format!("operator {name} is Degraded: {}", message("Degraded")));
+            findings.add(
+                severity,
+                format!("operator {name} is Degraded: {}", message("Degraded")),
+            );
         }
         if !openshift::is_true(all, "Available") {
-            findings.add(severity, format!("operator {name} is not Available: {}", message("Available")));
+            findings.add(
+                severity,
+                format!("operator {name} is not Available: {}", message("Available")),
+            );
         }
     }
 }
 
-fn pools(checks: &HealthChecks, world: &World, moment: Moment, target: Option<&Target>, findings: &mut Findings) {
-    let Some(severity) = checks.machine_config_pools() else { return };
+fn pools(
+    checks: &HealthChecks,
+    world: &World,
+    moment: Moment,
+    target: Option<&Target>,
+    findings: &mut Findings,
+) {
+    let Some(severity) = checks.machine_config_pools() else {
+        return;
+    };
     for pool in &world.pools {
         let name = pool.name_any();
         let state = pool.state();
         if openshift::is_true(pool.conditions(), "Degraded") || state.degraded_machine_count > 0 {
             let count = state.degraded_machine_count;
-            findings.add(severity, format!("pool {name} is Degraded ({count} of {} nodes)", state.machine_count));
+            findings.add(
+                severity,
+                format!(
+                    "pool {name} is Degraded ({count} of {} nodes)",
+                    state.machine_count
+                ),
+            );
         }
         if moment == Moment::BeforeUpgrade && openshift::is_true(pool.conditions(), "Updating") {
             let (done, all) = (state.updated_machine_count, state.machine_count);
-            findings.add(severity, format!("pool {name} is Updating ({done} of {all} nodes)"));
+            findings.add(
+                severity,
+                format!("pool {name} is Updating ({done} of {all} nodes)"),
+            );
         } else if moment == Moment::BeforeUpgrade && is_minor(world, target) && is_behind(pool) {
             findings.add(
                 severity,
-                format!("pool {name} is behind (paused with pending changes): a minor upgrade needs it up to date"),
+                format!(
+                    "pool {name} is behind (paused with pending changes): a minor upgrade needs it up to date"
+                ),
             );
         }
     }
@@ -144,7 +184,11 @@ fn is_behind(pool: &MachineConfigPool) -> bool {
 
 /// Whether the target is another minor version than the installed one.
 fn is_minor(world: &World, target: Option<&Target>) -> bool {
-    let installed = world.cluster_version.as_ref().and_then(|c| c.newest()).map(|h| h.version.as_str());
+    let installed = world
+        .cluster_version
+        .as_ref()
+        .and_then(|c| c.newest())
+        .map(|h| h.version.as_str());
     let parse = |v: &str| semver::Version::parse(v).ok().map(|v| (v.major, v.minor));
     match (installed.and_then(parse), target.and_then(|t| parse(&t.version))) {
         (Some(from), Some(to)) => from != to,
@@ -175,6 +219,8 @@ fn unchecked(checks: &HealthChecks, findings: &mut Findings) {
     }
     if !left_out.is_empty() {
         let what = left_out.join(" and ");
-        findings.warnings.push(format!("not checked: {what} (this version does not query Prometheus yet)"));
+        findings.warnings.push(format!(
+            "not checked: {what} (this version does not query Prometheus yet)"
+        ));
     }
 }

@@ -31,7 +31,15 @@ impl<'a> Draft<'a> {
     pub fn new(input: Input<'a>) -> Self {
         let mut status = input.job.status.clone().unwrap_or_default();
         status.observed_generation = input.job.metadata.generation;
-        Self { input, status, actions: Vec::new(), reports: Vec::new(), notices: Vec::new(), wakes: Vec::new(), foreign_pause: None }
+        Self {
+            input,
+            status,
+            actions: Vec::new(),
+            reports: Vec::new(),
+            notices: Vec::new(),
+            wakes: Vec::new(),
+            foreign_pause: None,
+        }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -61,12 +69,24 @@ impl<'a> Draft<'a> {
     }
 
     pub fn notice(&mut self, warning: bool, reason: &str, note: impl Into<String>) {
-        self.notices.push(Notice { warning, reason: reason.to_owned(), note: note.into() });
+        self.notices.push(Notice {
+            warning,
+            reason: reason.to_owned(),
+            note: note.into(),
+        });
     }
 
     pub fn condition(&mut self, type_: &str, value: bool, reason: &str, message: impl Into<String>) -> bool {
         let generation = self.input.job.metadata.generation;
-        conditions::set(&mut self.status.conditions, type_, value, reason, message, generation, self.input.now)
+        conditions::set(
+            &mut self.status.conditions,
+            type_,
+            value,
+            reason,
+            message,
+            generation,
+            self.input.now,
+        )
     }
 
     pub fn has(&self, type_: &str) -> bool {
@@ -83,7 +103,12 @@ impl<'a> Draft<'a> {
         let jobs = &self.input.world.hook_jobs;
         let tracked = tracker::track(self.input.job, &self.status.hook_tracker, jobs);
         // The finalizer goes only once the tracker that is stored has the result: this decision's is not stored yet.
-        let stored = self.input.job.status.as_ref().map_or(&[][..], |s| s.hook_tracker.as_slice());
+        let stored = self
+            .input
+            .job
+            .status
+            .as_ref()
+            .map_or(&[][..], |s| s.hook_tracker.as_slice());
         for name in tracker::releasable(self.input.job, stored, jobs) {
             self.actions.push(Action::ReleaseHookJob { name });
         }
@@ -133,7 +158,12 @@ impl<'a> Draft<'a> {
 
     /// Takes over what a tick asks for and returns its verdict.
     pub fn take(&mut self, tick: Tick) -> Verdict {
-        let Tick { actions, tracked, warnings, verdict } = tick;
+        let Tick {
+            actions,
+            tracked,
+            warnings,
+            verdict,
+        } = tick;
         for action in &actions {
             self.record_intent(action);
         }
@@ -147,11 +177,18 @@ impl<'a> Draft<'a> {
 
     /// What is about to be written to the ClusterVersion is on record before: an ending can then take it back.
     fn record_intent(&mut self, action: &Action) {
-        let Action::SetDesiredUpdate(target) = action else { return };
+        let Action::SetDesiredUpdate(target) = action else {
+            return;
+        };
         if self.status.desired_update.is_some() {
             return;
         }
-        let before = self.input.world.cluster_version.as_ref().and_then(|c| c.spec.desired_update.as_ref());
+        let before = self
+            .input
+            .world
+            .cluster_version
+            .as_ref()
+            .and_then(|c| c.spec.desired_update.as_ref());
         let filled = |text: &str| Some(text.to_owned()).filter(|t| !t.is_empty());
         self.status.previous_desired_update = before.map(|u| DesiredVersion {
             version: filled(&u.version),
@@ -199,8 +236,22 @@ impl<'a> Draft<'a> {
     pub fn finish(mut self) -> Decision {
         mirror::conditions(&mut self);
         self.wakes.sort_unstable();
-        let Self { input: _, status, actions, reports, notices, wakes, foreign_pause: _ } = self;
-        Decision { status, actions, reports, notices, wake_at: wakes.first().copied() }
+        let Self {
+            input: _,
+            status,
+            actions,
+            reports,
+            notices,
+            wakes,
+            foreign_pause: _,
+        } = self;
+        Decision {
+            status,
+            actions,
+            reports,
+            notices,
+            wake_at: wakes.first().copied(),
+        }
     }
 }
 

@@ -15,10 +15,7 @@ pub(super) enum Driven {
     /// Every step has ended well.
     Done,
     /// A step failed.
-    Failed {
-        reason: &'static str,
-        message: String,
-    },
+    Failed { reason: &'static str, message: String },
 }
 
 /// Ticks every step of the main part that the engine has reached.
@@ -26,7 +23,9 @@ pub(super) fn main_part(draft: &mut Draft<'_>, plan: &Plan, run: &Run) -> Driven
     let mut failed = None;
     for step in plan.part(Part::Main) {
         draft.step_mut(step);
-        let Some(node) = run.nodes.iter().find(|n| n.step == step.name) else { continue };
+        let Some(node) = run.nodes.iter().find(|n| n.step == step.name) else {
+            continue;
+        };
         if let Some(failure) = one(draft, plan, step, node, run.suspended) {
             failed.get_or_insert(failure);
         }
@@ -34,7 +33,9 @@ pub(super) fn main_part(draft: &mut Draft<'_>, plan: &Plan, run: &Run) -> Driven
     if let Some((reason, message)) = failed {
         return Driven::Failed { reason, message };
     }
-    let all_done = plan.part(Part::Main).all(|s| draft.step_phase(&s.name).is_some_and(StepPhase::is_finished));
+    let all_done = plan
+        .part(Part::Main)
+        .all(|s| draft.step_phase(&s.name).is_some_and(StepPhase::is_finished));
     if all_done { Driven::Done } else { Driven::Going }
 }
 
@@ -64,7 +65,10 @@ fn one(
             draft.end_step(step, StepPhase::Failed, text.clone());
             return Some((
                 crate::api::conditions::reasons::WORKFLOW_STOPPED,
-                format!("step {} was ended in the workflow engine, not by the operator: {text}", step.name),
+                format!(
+                    "step {} was ended in the workflow engine, not by the operator: {text}",
+                    step.name
+                ),
             ));
         }
         NodePhase::Skipped => {
@@ -78,7 +82,12 @@ fn one(
     }
     let tick = steps::tick(step, &draft.scene(began));
     if suspended {
-        record_running(draft, step, "the workflow is suspended by a person; deadlines go on".to_owned(), node);
+        record_running(
+            draft,
+            step,
+            "the workflow is suspended by a person; deadlines go on".to_owned(),
+            node,
+        );
         return None;
     }
     let verdict = draft.take(tick);
@@ -97,7 +106,9 @@ fn one(
         Verdict::Failed { reason, message } => {
             draft.end_step(step, StepPhase::Failed, message.clone());
             if node.phase == NodePhase::Running {
-                draft.reports.push((step.name.clone(), Report::Failed(message.clone())));
+                draft
+                    .reports
+                    .push((step.name.clone(), Report::Failed(message.clone())));
             }
             Some((reason, format!("{}: {message}", step.name)))
         }
@@ -109,7 +120,11 @@ fn repeat_report(draft: &mut Draft<'_>, step: &PlanStep, recorded: StepPhase, no
     if node.phase != NodePhase::Running {
         return;
     }
-    let message = draft.scene(draft.now()).step(&step.name).and_then(|s| s.message.clone()).unwrap_or_default();
+    let message = draft
+        .scene(draft.now())
+        .step(&step.name)
+        .and_then(|s| s.message.clone())
+        .unwrap_or_default();
     let report = match recorded {
         StepPhase::Failed => Report::Failed(message),
         StepPhase::Succeeded | StepPhase::Skipped | StepPhase::Overridden => Report::Succeeded(message),
@@ -128,7 +143,10 @@ fn unmet(draft: &Draft<'_>, plan: &Plan, step: &PlanStep) -> Option<String> {
 }
 
 fn overrides_check(action: &StepAction) -> bool {
-    matches!(action, StepAction::PreHealthCheck | StepAction::PostHealthCheck | StepAction::FinalHealthCheck)
+    matches!(
+        action,
+        StepAction::PreHealthCheck | StepAction::PostHealthCheck | StepAction::FinalHealthCheck
+    )
 }
 
 /// A health check that a person ended in the engine is a recorded approval.
@@ -136,9 +154,16 @@ fn approve(draft: &mut Draft<'_>, step: &PlanStep, node: &Node) {
     let who = node.ended_by.as_deref().unwrap_or("someone");
     let message = format!("approved in the workflow engine by {who}; the check was: {}", {
         let scene = draft.scene(draft.now());
-        scene.step(&step.name).and_then(|s| s.message.clone()).unwrap_or_else(|| "not made".to_owned())
+        scene
+            .step(&step.name)
+            .and_then(|s| s.message.clone())
+            .unwrap_or_else(|| "not made".to_owned())
     });
-    draft.notice(true, crate::api::conditions::reasons::OVERRIDDEN, format!("{}: {message}", step.name));
+    draft.notice(
+        true,
+        crate::api::conditions::reasons::OVERRIDDEN,
+        format!("{}: {message}", step.name),
+    );
     draft.end_step(step, StepPhase::Overridden, message);
 }
 
@@ -155,11 +180,17 @@ fn done(draft: &mut Draft<'_>, step: &PlanStep, node: &Node, message: String) {
     if node.phase == NodePhase::Running {
         draft.end_step(step, StepPhase::Succeeded, message.clone());
         draft.notice(false, "StepDone", format!("{}: {message}", step.name));
-        draft.reports.push((step.name.clone(), Report::Succeeded(message)));
+        draft
+            .reports
+            .push((step.name.clone(), Report::Succeeded(message)));
     } else {
         let who = node.ended_by.as_deref().unwrap_or("someone");
         let message = format!("{message} (ended in the workflow engine by {who})");
-        draft.notice(true, crate::api::conditions::reasons::OVERRIDDEN, format!("{}: {message}", step.name));
+        draft.notice(
+            true,
+            crate::api::conditions::reasons::OVERRIDDEN,
+            format!("{}: {message}", step.name),
+        );
         draft.end_step(step, StepPhase::Overridden, message);
     }
 }

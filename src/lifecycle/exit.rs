@@ -44,13 +44,21 @@ fn node_of<'a>(draft: &Draft<'a>, step: &PlanStep) -> Option<&'a Node> {
 fn end_main_nodes(draft: &mut Draft<'_>, plan: Option<&Plan>) {
     let why = draft.status.message.clone().unwrap_or_default();
     for step in plan.iter().flat_map(|p| p.part(Part::Main)) {
-        let Some(node) = node_of(draft, step).filter(|n| n.phase == NodePhase::Running) else { continue };
+        let Some(node) = node_of(draft, step).filter(|n| n.phase == NodePhase::Running) else {
+            continue;
+        };
         let recorded = draft.scene(draft.now()).step(&step.name).cloned();
         let ended_well = recorded
             .as_ref()
             .is_some_and(|s| matches!(s.phase, StepPhase::Succeeded | StepPhase::Overridden));
-        let text = recorded.and_then(|s| s.message).unwrap_or_else(|| format!("not finished: {why}"));
-        let report = if ended_well { Report::Succeeded(text) } else { Report::Failed(text) };
+        let text = recorded
+            .and_then(|s| s.message)
+            .unwrap_or_else(|| format!("not finished: {why}"));
+        let report = if ended_well {
+            Report::Succeeded(text)
+        } else {
+            Report::Failed(text)
+        };
         draft.reports.push((node.step.clone(), report));
     }
 }
@@ -65,8 +73,14 @@ fn planned_exit(draft: &mut Draft<'_>, plan: &Plan, released: &Result<String, St
         }
         match &step.action {
             StepAction::Release => show_release(draft, step, released),
-            StepAction::Hook { event, .. } | StepAction::HooksJoin { event, .. } if !is_reached(draft, *event) => {
-                draft.end_step(step, StepPhase::Skipped, format!("not run: the job ended otherwise than {}", event.as_str()));
+            StepAction::Hook { event, .. } | StepAction::HooksJoin { event, .. }
+                if !is_reached(draft, *event) =>
+            {
+                draft.end_step(
+                    step,
+                    StepPhase::Skipped,
+                    format!("not run: the job ended otherwise than {}", event.as_str()),
+                );
             }
             StepAction::Hook { .. } | StepAction::HooksJoin { .. } if released.is_ok() => hook(draft, step),
             _ => {}
@@ -110,7 +124,9 @@ fn hook(draft: &mut Draft<'_>, step: &PlanStep) {
 }
 
 fn live_text(draft: &mut Draft<'_>, step: &PlanStep, node: Option<&Node>) {
-    let Some(node) = node.filter(|n| n.phase == NodePhase::Running) else { return };
+    let Some(node) = node.filter(|n| n.phase == NodePhase::Running) else {
+        return;
+    };
     let recorded = draft.scene(draft.now()).step(&step.name).cloned();
     if let Some(status) = recorded
         && status.phase == StepPhase::Running
@@ -123,16 +139,23 @@ fn live_text(draft: &mut Draft<'_>, step: &PlanStep, node: Option<&Node>) {
 
 /// Ends the engine's node of an exit step. Always well: a failed exit hook must not turn a good workflow bad.
 fn end_node(draft: &mut Draft<'_>, step: &PlanStep, node: Option<&Node>) {
-    let Some(node) = node.filter(|n| n.phase == NodePhase::Running) else { return };
+    let Some(node) = node.filter(|n| n.phase == NodePhase::Running) else {
+        return;
+    };
     let recorded = draft.scene(draft.now()).step(&step.name).cloned();
     if let Some(status) = recorded.filter(|s| s.phase.is_finished()) {
-        draft.reports.push((node.step.clone(), Report::Succeeded(status.message.unwrap_or_default())));
+        draft.reports.push((
+            node.step.clone(),
+            Report::Succeeded(status.message.unwrap_or_default()),
+        ));
     }
 }
 
 /// Exit hooks of a job that never had a workflow: it was skipped, or failed before its start.
 fn unplanned_exit(draft: &mut Draft<'_>) {
-    let Some((event, condition)) = steps::exit_event(&draft.status) else { return };
+    let Some((event, condition)) = steps::exit_event(&draft.status) else {
+        return;
+    };
     let ended = condition.last_transition_time.0;
     for event in [event, HookEvent::Finish] {
         let tick = steps::hooks_of(&draft.scene(ended), event, None);

@@ -28,22 +28,37 @@ pub enum Lock {
 pub fn holder_of(cluster: &ClusterVersion) -> Option<(&str, Option<&str>)> {
     let all = cluster.annotations();
     let key = all.get(annotations::UPGRADE_JOB)?;
-    Some((key.as_str(), all.get(annotations::UPGRADE_JOB_UID).map(String::as_str)))
+    Some((
+        key.as_str(),
+        all.get(annotations::UPGRADE_JOB_UID).map(String::as_str),
+    ))
 }
 
 /// The lock as seen by `job`. A holder is judged by `world.jobs`, so before a takeover that list must be a live one.
 pub(super) fn state(world: &World, job: &UpgradeJob) -> Lock {
-    let Some(cluster) = &world.cluster_version else { return Lock::Unknown };
-    let Some((key, uid)) = holder_of(cluster) else { return Lock::Free };
+    let Some(cluster) = &world.cluster_version else {
+        return Lock::Unknown;
+    };
+    let Some((key, uid)) = holder_of(cluster) else {
+        return Lock::Free;
+    };
     if key == pools::key(job) {
         // A job that was deleted and made again under one name is another job.
-        return if uid.is_none_or(|u| Some(u) == job.metadata.uid.as_deref()) { Lock::Ours } else { Lock::Free };
+        return if uid.is_none_or(|u| Some(u) == job.metadata.uid.as_deref()) {
+            Lock::Ours
+        } else {
+            Lock::Free
+        };
     }
-    let Some((namespace, name)) = key.split_once('/') else { return Lock::Free };
+    let Some((namespace, name)) = key.split_once('/') else {
+        return Lock::Free;
+    };
     if Some(namespace) != job.namespace().as_deref() {
         return Lock::Held(key.to_owned());
     }
-    let holder = world.job(name).filter(|j| uid.is_none_or(|u| j.metadata.uid.as_deref() == Some(u)));
+    let holder = world
+        .job(name)
+        .filter(|j| uid.is_none_or(|u| j.metadata.uid.as_deref() == Some(u)));
     match holder {
         None => Lock::Free,
         Some(holder) if Stage::of(holder) == Stage::Finished && !is_protected(holder) => Lock::Free,

@@ -27,9 +27,17 @@ fn find<'a>(draft: &'a Draft<'_>, name: &str) -> Option<&'a StepStatus> {
 /// PreHealthCheckDone, UpgradeCompleted, PostHealthCheckDone: `False/InProgress` from the first tick, `True/Completed` after.
 fn steps(draft: &mut Draft<'_>) {
     let pairs = [
-        (types::PRE_HEALTH_CHECK_DONE, "pre-health-check", "pre-health-check"),
+        (
+            types::PRE_HEALTH_CHECK_DONE,
+            "pre-health-check",
+            "pre-health-check",
+        ),
         (types::UPGRADE_COMPLETED, "set-desired-update", "await-pools"),
-        (types::POST_HEALTH_CHECK_DONE, "post-health-check", "post-health-check"),
+        (
+            types::POST_HEALTH_CHECK_DONE,
+            "post-health-check",
+            "post-health-check",
+        ),
     ];
     for (type_, first, last) in pairs {
         if find(draft, first).is_none_or(|s| s.started_at.is_none()) {
@@ -51,7 +59,12 @@ fn steps(draft: &mut Draft<'_>) {
 
 fn progress(draft: &mut Draft<'_>) {
     let all = draft.status.steps.len();
-    let done = draft.status.steps.iter().filter(|s| s.phase.is_finished()).count();
+    let done = draft
+        .status
+        .steps
+        .iter()
+        .filter(|s| s.phase.is_finished())
+        .count();
     draft.status.progress = Some(format!("{done}/{all}"));
     if draft.status.finished_at.is_some() {
         return;
@@ -79,10 +92,19 @@ fn paused_pools(draft: &mut Draft<'_>) {
         .pools
         .iter()
         .filter_map(|pool| {
-            let Pause::Ours(reason) = pools::pause(job, pool) else { return None };
+            let Pause::Ours(reason) = pools::pause(job, pool) else {
+                return None;
+            };
             let name = pool.metadata.name.clone().unwrap_or_default();
-            let since = before.iter().find(|p| p.name == name).and_then(|p| p.since.clone());
-            Some(PausedPool { name, reason, since: Some(since.unwrap_or_else(|| now.clone())) })
+            let since = before
+                .iter()
+                .find(|p| p.name == name)
+                .and_then(|p| p.since.clone());
+            Some(PausedPool {
+                name,
+                reason,
+                since: Some(since.unwrap_or_else(|| now.clone())),
+            })
         })
         .collect();
 }
@@ -91,15 +113,27 @@ fn pools_paused(draft: &mut Draft<'_>) {
     let job = draft.input.job;
     let managed = !pools::held_groups(job, &draft.input.world.pools).is_empty();
     let names: Vec<String> = draft.status.paused_pools.iter().map(|p| p.name.clone()).collect();
-    let failure =
-        draft.status.paused_pools.iter().any(|p| p.reason == crate::api::upgrade_job::PauseReason::Failure);
+    let failure = draft
+        .status
+        .paused_pools
+        .iter()
+        .any(|p| p.reason == crate::api::upgrade_job::PauseReason::Failure);
     let reason = match (failure, managed) {
         (true, _) => reasons::PAUSED_ON_FAILURE,
         (false, true) => reasons::DELAY_SET,
         (false, false) => reasons::NO_MANAGED_POOLS,
     };
-    let message = if names.is_empty() { String::new() } else { format!("paused: {}", names.join(", ")) };
-    draft.condition(types::MACHINE_CONFIG_POOLS_PAUSED, !names.is_empty(), reason, message);
+    let message = if names.is_empty() {
+        String::new()
+    } else {
+        format!("paused: {}", names.join(", "))
+    };
+    draft.condition(
+        types::MACHINE_CONFIG_POOLS_PAUSED,
+        !names.is_empty(),
+        reason,
+        message,
+    );
 }
 
 /// `Paused`: all that still runs is waiting for held pools.
@@ -117,13 +151,26 @@ fn paused(draft: &mut Draft<'_>) {
         return;
     }
     let holding = |s: &&StepStatus| s.kind == "Hold" && s.phase == StepPhase::Running;
-    let others_run = draft.status.steps.iter().any(|s| s.phase == StepPhase::Running && s.kind != "Hold");
+    let others_run = draft
+        .status
+        .steps
+        .iter()
+        .any(|s| s.phase == StepPhase::Running && s.kind != "Hold");
     let main_line_done = find(draft, "hooks-upgrade-complete").is_some_and(|s| s.phase.is_finished());
-    let holds: Vec<String> =
-        draft.status.steps.iter().filter(holding).filter_map(|s| s.message.clone()).collect();
+    let holds: Vec<String> = draft
+        .status
+        .steps
+        .iter()
+        .filter(holding)
+        .filter_map(|s| s.message.clone())
+        .collect();
     let is_paused = !holds.is_empty() && !others_run && main_line_done;
     if is_paused || draft.has(types::PAUSED) {
         draft.condition(types::PAUSED, is_paused, reasons::DELAY_SET, holds.join("; "));
     }
-    draft.status.phase = Some(if is_paused { JobPhase::Paused } else { JobPhase::Running });
+    draft.status.phase = Some(if is_paused {
+        JobPhase::Paused
+    } else {
+        JobPhase::Running
+    });
 }

@@ -28,7 +28,10 @@ struct Obstacle {
 
 impl Obstacle {
     fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self {
+            reason,
+            message: message.into(),
+        }
     }
 }
 
@@ -40,7 +43,11 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     draft.wake_at(limit);
 
     let invalid = check_valid(draft);
-    let create = if invalid.is_none() { create_hooks(draft) } else { None };
+    let create = if invalid.is_none() {
+        create_hooks(draft)
+    } else {
+        None
+    };
     if draft.status.finished_at.is_some() {
         return;
     }
@@ -68,13 +75,19 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
 
 fn wait(draft: &mut Draft<'_>, obstacle: &Obstacle) {
     let limit = text::time(draft.input.job.spec.start_before.0, draft.input.settings.zone());
-    let message = format!("{}; the job is skipped if it cannot start by {limit}", obstacle.message);
+    let message = format!(
+        "{}; the job is skipped if it cannot start by {limit}",
+        obstacle.message
+    );
     if draft.status.message.as_deref() != Some(message.as_str()) {
         draft.notice(true, obstacle.reason, message.clone());
     }
     draft.status.message = Some(message);
     // Whatever is in the way may go without an event that we see.
-    let soon = draft.now().saturating_add(jiff::SignedDuration::from_secs(30)).unwrap_or(Timestamp::MAX);
+    let soon = draft
+        .now()
+        .saturating_add(jiff::SignedDuration::from_secs(30))
+        .unwrap_or(Timestamp::MAX);
     draft.wake_at(soon);
 }
 
@@ -89,10 +102,14 @@ fn expire(draft: &mut Draft<'_>, obstacle: Option<Obstacle>) {
 }
 
 fn check_valid(draft: &mut Draft<'_>) -> Option<Obstacle> {
-    let mut problems: Vec<String> =
-        validation::upgrade_job(draft.input.job, &draft.input.world.pools).iter().map(ToString::to_string).collect();
-    if let (Some(_), Some(cluster)) = (&draft.input.job.spec.desired_version, &draft.input.world.cluster_version)
-        && problems.is_empty()
+    let mut problems: Vec<String> = validation::upgrade_job(draft.input.job, &draft.input.world.pools)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    if let (Some(_), Some(cluster)) = (
+        &draft.input.job.spec.desired_version,
+        &draft.input.world.cluster_version,
+    ) && problems.is_empty()
         && Target::of(draft.input.job, cluster).is_none()
     {
         problems.push(
@@ -138,7 +155,11 @@ fn create_hooks(draft: &mut Draft<'_>) -> Option<Obstacle> {
 #[allow(clippy::option_option)]
 fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
     let finished = |draft: &Draft<'_>| {
-        plan.steps.iter().all(|s| draft.step_phase(&s.name).is_some_and(crate::api::upgrade_job::StepPhase::is_finished))
+        plan.steps.iter().all(|s| {
+            draft
+                .step_phase(&s.name)
+                .is_some_and(crate::api::upgrade_job::StepPhase::is_finished)
+        })
     };
     match draft.input.run {
         RunState::Present { uid, run } => {
@@ -162,21 +183,31 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
             draft.actions.push(Action::CreateWorkflow);
         }
     }
-    Some(Some(Obstacle::new("CreateHookRunning", "hooks of Create are still running")))
+    Some(Some(Obstacle::new(
+        "CreateHookRunning",
+        "hooks of Create are still running",
+    )))
 }
 
 /// Starts a run for Create hooks that are not tracked yet, also for one that appeared later.
 fn new_create_run(draft: &mut Draft<'_>, number: u32) {
     let job = draft.input.job;
     let tracked = |hook: &str| {
-        draft
-            .status
-            .hook_tracker
-            .iter()
-            .any(|t| t.hook_event == crate::api::upgrade_job_hook::HookEvent::Create && t.upgrade_job_hook == hook)
+        draft.status.hook_tracker.iter().any(|t| {
+            t.hook_event == crate::api::upgrade_job_hook::HookEvent::Create && t.upgrade_job_hook == hook
+        })
     };
-    let new: Vec<_> = draft.input.world.hooks.iter().filter(|h| !tracked(&h.name_any())).cloned().collect();
-    let Some(mut plan) = build::create_plan(job, &new, number) else { return };
+    let new: Vec<_> = draft
+        .input
+        .world
+        .hooks
+        .iter()
+        .filter(|h| !tracked(&h.name_any()))
+        .cloned()
+        .collect();
+    let Some(mut plan) = build::create_plan(job, &new, number) else {
+        return;
+    };
     if let EngineState::Missing(why) = draft.input.engine {
         draft.status.message = Some(why.clone());
         return;
@@ -204,11 +235,17 @@ fn skipped(draft: &Draft<'_>) -> Option<String> {
         suspension::window_matching_config(&world.windows, subject(&config_of(draft)?.metadata), now)
     });
     if let Some(window) = window {
-        return Some(format!("Upgrade job skipped by {}", suspension::describe(window, zone)));
+        return Some(format!(
+            "Upgrade job skipped by {}",
+            suspension::describe(window, zone)
+        ));
     }
     if let Some(config) = config_of(draft) {
         if config.spec.schedule.suspend {
-            return Some(format!("UpgradeConfig {:?} is suspended (spec.schedule.suspend)", config.name_any()));
+            return Some(format!(
+                "UpgradeConfig {:?} is suspended (spec.schedule.suspend)",
+                config.name_any()
+            ));
         }
         if let Some(why) = rescheduled(draft, config) {
             return Some(why);
@@ -227,7 +264,12 @@ fn subject(metadata: &ObjectMeta) -> suspension::Subject<'_> {
 
 fn config_of<'a>(draft: &Draft<'a>) -> Option<&'a UpgradeConfig> {
     let label = draft.input.job.labels().get(labels::UPGRADE_CONFIG)?;
-    draft.input.world.configs.iter().find(|c| crate::api::names::label_value(&c.name_any()) == *label)
+    draft
+        .input
+        .world
+        .configs
+        .iter()
+        .find(|c| crate::api::names::label_value(&c.name_any()) == *label)
 }
 
 /// The schedule was edited after the pin, and this instant is no run any more.
@@ -238,7 +280,10 @@ fn rescheduled(draft: &Draft<'_>, config: &UpgradeConfig) -> Option<String> {
         return None;
     }
     let when = text::time(start, draft.input.settings.zone());
-    Some(format!("Rescheduled: {when} is no run of UpgradeConfig {:?} any more", config.name_any()))
+    Some(format!(
+        "Rescheduled: {when} is no run of UpgradeConfig {:?} any more",
+        config.name_any()
+    ))
 }
 
 /// A newer version is already there.
@@ -249,7 +294,10 @@ fn superseded(draft: &Draft<'_>) -> Option<String> {
     let parse = |v: &str| semver::Version::parse(v).ok();
     let (installed, wanted_version) = (parse(&newest.version)?, parse(&wanted.version)?);
     if wanted_version < installed && !draft.input.job.spec.allow_downgrade() {
-        return Some(format!("Superseded: the cluster is at {}, newer than {}", newest.version, wanted.version));
+        return Some(format!(
+            "Superseded: the cluster is at {}, newer than {}",
+            newest.version, wanted.version
+        ));
     }
     None
 }
@@ -267,19 +315,32 @@ fn obstacle(draft: &Draft<'_>) -> Option<Obstacle> {
         return Some(Obstacle::new("EngineMissing", why.clone()));
     }
     if let Some(other) = earlier(draft) {
-        return Some(Obstacle::new("LockHeld", format!("upgrade job {} is due earlier and goes first", other.name_any())));
+        return Some(Obstacle::new(
+            "LockHeld",
+            format!("upgrade job {} is due earlier and goes first", other.name_any()),
+        ));
     }
     match lock::state(world, draft.input.job) {
         lock::Lock::Ours | lock::Lock::Free => None,
-        lock::Lock::Unknown => Some(Obstacle::new("ClusterVersionUnknown", "the ClusterVersion is not known")),
-        lock::Lock::Held(by) => Some(Obstacle::new("LockHeld", format!("upgrade job {by} has the lock"))),
+        lock::Lock::Unknown => Some(Obstacle::new(
+            "ClusterVersionUnknown",
+            "the ClusterVersion is not known",
+        )),
+        lock::Lock::Held(by) => Some(Obstacle::new(
+            "LockHeld",
+            format!("upgrade job {by} has the lock"),
+        )),
     }
 }
 
 /// Another due job that goes first: by (startAfter, creationTimestamp, name).
 fn earlier<'a>(draft: &Draft<'a>) -> Option<&'a UpgradeJob> {
     let key = |j: &UpgradeJob| {
-        (j.spec.start_after.0, j.metadata.creation_timestamp.as_ref().map(|t| t.0), j.name_any())
+        (
+            j.spec.start_after.0,
+            j.metadata.creation_timestamp.as_ref().map(|t| t.0),
+            j.name_any(),
+        )
     };
     let now = draft.now();
     let can_start = |j: &UpgradeJob| {
@@ -288,7 +349,13 @@ fn earlier<'a>(draft: &Draft<'a>) -> Option<&'a UpgradeJob> {
         Stage::of(j) == Stage::Pending && valid && j.spec.start_after.0 <= now && now < j.spec.start_before.0
     };
     let mine = key(draft.input.job);
-    draft.input.world.jobs.iter().filter(|j| can_start(j) && key(j) < mine).min_by_key(|j| key(j))
+    draft
+        .input
+        .world
+        .jobs
+        .iter()
+        .filter(|j| can_start(j) && key(j) < mine)
+        .min_by_key(|j| key(j))
 }
 
 /// Finalizer, lock, then plan and `Started=True`, one after the other: each is on the cluster before the next.
@@ -303,7 +370,12 @@ fn start_now(draft: &mut Draft<'_>) {
         draft.actions.push(Action::TakeLock);
         return;
     }
-    let plan = build::main_plan(draft.input.job, &draft.input.world.hooks, &draft.input.world.pools, 1);
+    let plan = build::main_plan(
+        draft.input.job,
+        &draft.input.world.hooks,
+        &draft.input.world.pools,
+        1,
+    );
     match plan.to_value() {
         Ok(value) => draft.status.plan = Some(value),
         Err(error) => {
@@ -316,9 +388,18 @@ fn start_now(draft: &mut Draft<'_>) {
     }
     let when = text::time(draft.now(), draft.input.settings.zone());
     draft.status.started_at = Some(draft.time());
-    draft.condition(types::STARTED, true, reasons::STARTED, format!("Upgrade started at {when}"));
+    draft.condition(
+        types::STARTED,
+        true,
+        reasons::STARTED,
+        format!("Upgrade started at {when}"),
+    );
     draft.status.workflow = None;
     let name = running::name_of(draft, plan.run);
     running::set_workflow(draft, name);
-    draft.notice(false, reasons::STARTED, format!("upgrade started, {} steps", plan.steps.len()));
+    draft.notice(
+        false,
+        reasons::STARTED,
+        format!("upgrade started, {} steps", plan.steps.len()),
+    );
 }

@@ -54,7 +54,10 @@ pub(super) fn release(draft: &mut Draft<'_>) -> Released {
 /// would start the upgrade by itself the moment its cause of refusal is gone (design 5).
 fn withdrawal(draft: &Draft<'_>) -> Option<Action> {
     let set = draft.status.desired_update.as_ref()?;
-    let ours = Target { version: set.version.clone().unwrap_or_default(), image: set.image.clone().unwrap_or_default() };
+    let ours = Target {
+        version: set.version.clone().unwrap_or_default(),
+        image: set.image.clone().unwrap_or_default(),
+    };
     let cluster: &ClusterVersion = draft.input.world.cluster_version.as_ref()?;
     let newest = cluster.newest()?;
     if ours.is(newest) {
@@ -82,12 +85,19 @@ fn pool_actions(draft: &Draft<'_>) -> Vec<Action> {
     for pool in &world.pools {
         match pools::pause(job, pool) {
             Pause::Ours(PauseReason::Delay) if !pools::is_pending(world, pool) => {
-                actions.push(Action::UnpausePool { pool: pool.name_any() });
+                actions.push(Action::UnpausePool {
+                    pool: pool.name_any(),
+                });
             }
             // A pool that was unpaused by hand still carries our name.
-            Pause::None if pools::is_owner(job, pool) => actions.push(Action::UnpausePool { pool: pool.name_any() }),
+            Pause::None if pools::is_owner(job, pool) => actions.push(Action::UnpausePool {
+                pool: pool.name_any(),
+            }),
             Pause::None if failed && is_paused_on_failure(draft, pool) => {
-                actions.push(Action::PausePool { pool: pool.name_any(), reason: PauseReason::Failure });
+                actions.push(Action::PausePool {
+                    pool: pool.name_any(),
+                    reason: PauseReason::Failure,
+                });
             }
             Pause::None | Pause::Ours(_) | Pause::OtherJob(_) | Pause::Foreign => {}
         }
@@ -95,13 +105,21 @@ fn pool_actions(draft: &Draft<'_>) -> Vec<Action> {
     actions
 }
 
-fn is_paused_on_failure(draft: &Draft<'_>, pool: &crate::openshift::machine_config_pool::MachineConfigPool) -> bool {
-    let Some(config) = &draft.input.job.spec.config.pause_machine_config_pools_on_failure else { return false };
+fn is_paused_on_failure(
+    draft: &Draft<'_>,
+    pool: &crate::openshift::machine_config_pool::MachineConfigPool,
+) -> bool {
+    let Some(config) = &draft.input.job.spec.config.pause_machine_config_pools_on_failure else {
+        return false;
+    };
     let none = std::collections::BTreeMap::new();
     let labels = pool.metadata.labels.as_ref().unwrap_or(&none);
     config.enabled
         && !pool.is_required_for_upgrade()
-        && config.selector.as_ref().is_none_or(|s| crate::api::label_selector::label_selector_matches(s, labels))
+        && config
+            .selector
+            .as_ref()
+            .is_none_or(|s| crate::api::label_selector::label_selector_matches(s, labels))
         && pools::is_pending(draft.input.world, pool)
 }
 
@@ -116,7 +134,12 @@ fn left(draft: &mut Draft<'_>) -> String {
         .collect();
     if paused.is_empty() {
         if draft.has(types::POOLS_LEFT_PAUSED) {
-            draft.condition(types::POOLS_LEFT_PAUSED, false, reasons::COMPLETED, "no pool of this job is paused any more");
+            draft.condition(
+                types::POOLS_LEFT_PAUSED,
+                false,
+                reasons::COMPLETED,
+                "no pool of this job is paused any more",
+            );
         }
         return "everything was given back".to_owned();
     }
@@ -135,7 +158,9 @@ fn left(draft: &mut Draft<'_>) -> String {
 
 /// Whether the cluster is about to install, or has installed, what this job set.
 pub(super) fn is_under_way(draft: &Draft<'_>) -> bool {
-    let Some(target) = draft.scene(draft.now()).target() else { return false };
+    let Some(target) = draft.scene(draft.now()).target() else {
+        return false;
+    };
     draft
         .input
         .world

@@ -27,15 +27,27 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     match lock::state(draft.input.world, draft.input.job) {
         lock::Lock::Ours => {}
         lock::Lock::Unknown => return wait(draft, "the ClusterVersion is not known"),
-        lock::Lock::Free => return draft.fail(reasons::LOCK_LOST, "someone removed our lock from the ClusterVersion"),
+        lock::Lock::Free => {
+            return draft.fail(
+                reasons::LOCK_LOST,
+                "someone removed our lock from the ClusterVersion",
+            );
+        }
         lock::Lock::Held(by) => {
-            return draft.fail(reasons::LOCK_LOST, format!("the lock on the ClusterVersion was taken by {by}"));
+            return draft.fail(
+                reasons::LOCK_LOST,
+                format!("the lock on the ClusterVersion was taken by {by}"),
+            );
         }
     }
     claim_hooks(draft);
     match draft.input.run {
         RunState::Absent => absent(draft, &plan),
-        RunState::Foreign => another_attempt(draft, &plan, "a workflow of that name exists and is not of this job"),
+        RunState::Foreign => another_attempt(
+            draft,
+            &plan,
+            "a workflow of that name exists and is not of this job",
+        ),
         RunState::Present { uid, run } => present(draft, &plan, uid, run),
     }
     if draft.status.finished_at.is_none() {
@@ -57,13 +69,18 @@ fn wait(draft: &mut Draft<'_>, why: &str) {
 
 /// Hooks with `run: Next` are claimed at the start; a crash in between is made up for here.
 fn claim_hooks(draft: &mut Draft<'_>) {
-    if draft.step_phase("hooks-start").is_some_and(StepPhase::is_finished) {
+    if draft
+        .step_phase("hooks-start")
+        .is_some_and(StepPhase::is_finished)
+    {
         return;
     }
     let claims = crate::hooks::select::claims(&draft.input.world.hooks, draft.input.job);
     let actions: Vec<_> = claims
         .into_iter()
-        .map(|h| steps::Action::ClaimHook { hook: kube::ResourceExt::name_any(h) })
+        .map(|h| steps::Action::ClaimHook {
+            hook: kube::ResourceExt::name_any(h),
+        })
         .collect();
     draft.actions.extend(actions);
 }
@@ -94,17 +111,25 @@ pub(super) fn name_of(draft: &Draft<'_>, run: RunKind) -> String {
         RunKind::Create { number } => format!("-create-{number}"),
         RunKind::Main { attempt } => format!("-run-{attempt}"),
     };
-    format!("{}{tail}", names::fit(&job, names::MAX.saturating_sub(tail.len())))
+    format!(
+        "{}{tail}",
+        names::fit(&job, names::MAX.saturating_sub(tail.len()))
+    )
 }
 
 pub(super) fn set_workflow(draft: &mut Draft<'_>, name: String) {
-    let EngineState::Ready { engine, api_version, kind } = draft.input.engine else { return };
-    let url = draft
-        .input
-        .settings
-        .workflow_url_template
-        .as_ref()
-        .map(|t| t.replace("{namespace}", &draft.input.settings.namespace).replace("{name}", &name));
+    let EngineState::Ready {
+        engine,
+        api_version,
+        kind,
+    } = draft.input.engine
+    else {
+        return;
+    };
+    let url = draft.input.settings.workflow_url_template.as_ref().map(|t| {
+        t.replace("{namespace}", &draft.input.settings.namespace)
+            .replace("{name}", &name)
+    });
     draft.status.workflow = Some(WorkflowStatus {
         engine: *engine,
         api_version: Some(api_version.clone()),
@@ -123,7 +148,10 @@ fn another_attempt(draft: &mut Draft<'_>, plan: &Plan, why: &str) {
         RunKind::Create { number } => number,
     };
     if attempt >= MAX_ATTEMPTS {
-        return draft.fail(reasons::WORKFLOW_STOPPED, format!("{why}; it was rendered {MAX_ATTEMPTS} times"));
+        return draft.fail(
+            reasons::WORKFLOW_STOPPED,
+            format!("{why}; it was rendered {MAX_ATTEMPTS} times"),
+        );
     }
     let rest = remaining(draft, plan, attempt + 1);
     match rest.to_value() {
@@ -131,7 +159,11 @@ fn another_attempt(draft: &mut Draft<'_>, plan: &Plan, why: &str) {
         Err(error) => return unreadable(draft, &format!("cannot write status.plan: {error}")),
     }
     let name = name_of(draft, rest.run);
-    draft.notice(true, "WorkflowRenderedAgain", format!("{why}; the rest of the plan continues as {name}"));
+    draft.notice(
+        true,
+        "WorkflowRenderedAgain",
+        format!("{why}; the rest of the plan continues as {name}"),
+    );
     draft.status.message = Some(format!("{why}; the rest of the plan continues as {name}"));
     set_workflow(draft, name);
 }
@@ -158,7 +190,10 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
             StopRequest::Stop => "stopped",
             StopRequest::Terminate => "terminated",
         };
-        return draft.fail(reasons::WORKFLOW_STOPPED, format!("the workflow was {how} by a person"));
+        return draft.fail(
+            reasons::WORKFLOW_STOPPED,
+            format!("the workflow was {how} by a person"),
+        );
     }
     keep_pauses(draft, plan);
     match drive::main_part(draft, plan, run) {
@@ -166,7 +201,11 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
         drive::Driven::Done => succeed(draft),
         drive::Driven::Going if run.finished => {
             let text = run.message.clone().unwrap_or_default();
-            another_attempt(draft, plan, &format!("the workflow ended by itself ({}: {text})", run.phase));
+            another_attempt(
+                draft,
+                plan,
+                &format!("the workflow ended by itself ({}: {text})", run.phase),
+            );
         }
         drive::Driven::Going => endings(draft, plan),
     }
@@ -181,14 +220,19 @@ pub(super) fn record_workflow(draft: &mut Draft<'_>, uid: &str, run: &Run) {
 
 /// Pools that joined a held group after `pause-pools` are paused before their first node moves.
 fn keep_pauses(draft: &mut Draft<'_>, plan: &Plan) {
-    if !draft.step_phase("pause-pools").is_some_and(StepPhase::is_finished) {
+    if !draft
+        .step_phase("pause-pools")
+        .is_some_and(StepPhase::is_finished)
+    {
         return;
     }
     let begun: Vec<usize> = plan
         .steps
         .iter()
         .filter_map(|s| match s.action {
-            StepAction::Unpause { group } if draft.step_phase(&s.name).is_some_and(|p| p != StepPhase::Pending) => {
+            StepAction::Unpause { group }
+                if draft.step_phase(&s.name).is_some_and(|p| p != StepPhase::Pending) =>
+            {
                 Some(group)
             }
             _ => None,
@@ -198,9 +242,17 @@ fn keep_pauses(draft: &mut Draft<'_>, plan: &Plan) {
     let known: Vec<usize> = plan
         .steps
         .iter()
-        .filter_map(|s| if let StepAction::Unpause { group } = s.action { Some(group) } else { None })
+        .filter_map(|s| {
+            if let StepAction::Unpause { group } = s.action {
+                Some(group)
+            } else {
+                None
+            }
+        })
         .collect();
-    let pauses = steps::pauses_due(&draft.scene(draft.now()), |g| begun.contains(&g) || !known.contains(&g));
+    let pauses = steps::pauses_due(&draft.scene(draft.now()), |g| {
+        begun.contains(&g) || !known.contains(&g)
+    });
     draft.actions.extend(pauses);
 }
 
@@ -210,7 +262,12 @@ fn succeed(draft: &mut Draft<'_>) {
         .world
         .pools
         .iter()
-        .filter(|p| matches!(pools::pause(draft.input.job, p), Pause::Foreign | Pause::OtherJob(_)))
+        .filter(|p| {
+            matches!(
+                pools::pause(draft.input.job, p),
+                Pause::Foreign | Pause::OtherJob(_)
+            )
+        })
         .filter(|p| pools::is_pending(draft.input.world, p))
         .map(kube::ResourceExt::name_any)
         .collect();
@@ -222,14 +279,22 @@ fn succeed(draft: &mut Draft<'_>) {
         return;
     }
     // A pool that someone else unpaused after we looked still has to roll.
-    let rolling: Vec<String> =
-        draft.input.world.pools.iter().filter_map(|p| pools::unfinished(draft.input.world, p)).collect();
+    let rolling: Vec<String> = draft
+        .input
+        .world
+        .pools
+        .iter()
+        .filter_map(|p| pools::unfinished(draft.input.world, p))
+        .collect();
     if !rolling.is_empty() && draft.has(types::PAUSED) {
         draft.foreign_pause = Some(format!("all done but {}", rolling.join("; ")));
         return;
     }
     let message = match &draft.input.job.spec.desired_version {
-        Some(desired) => format!("Upgrade to {} succeeded", desired.version.as_deref().unwrap_or("the given image")),
+        Some(desired) => format!(
+            "Upgrade to {} succeeded",
+            desired.version.as_deref().unwrap_or("the given image")
+        ),
         None => "Maintenance without an update succeeded".to_owned(),
     };
     draft.succeed(JobPhase::Succeeded, reasons::SUCCEEDED, message);
@@ -241,11 +306,15 @@ fn endings(draft: &mut Draft<'_>, plan: &Plan) {
         return draft.fail(reasons::DESIRED_UPDATE_CHANGED, problem);
     }
     for step in &plan.steps {
-        let StepAction::Unpause { group: index } = step.action else { continue };
+        let StepAction::Unpause { group: index } = step.action else {
+            continue;
+        };
         if draft.step_phase(&step.name).is_some_and(StepPhase::is_finished) {
             continue;
         }
-        let Some(group) = pools::held_group(draft.input.job, index, &draft.input.world.pools) else { continue };
+        let Some(group) = pools::held_group(draft.input.job, index, &draft.input.world.pools) else {
+            continue;
+        };
         let Some(limit) = group.not_after else { continue };
         draft.wake_at(after(limit));
         if draft.now() > limit && is_any_paused(draft, index) {
@@ -253,7 +322,10 @@ fn endings(draft: &mut Draft<'_>, plan: &Plan) {
             let by = text::time(limit, draft.input.settings.zone());
             return draft.fail(
                 reasons::UNPAUSING_POOLS_EXPIRED,
-                format!("{} could not be unpaused by {by}; it was held by {held_by}", group.name),
+                format!(
+                    "{} could not be unpaused by {by}; it was held by {held_by}",
+                    group.name
+                ),
             );
         }
     }
@@ -261,23 +333,42 @@ fn endings(draft: &mut Draft<'_>, plan: &Plan) {
 
 /// The first instant that is later: what is due at `limit` itself is still in time.
 fn after(limit: Timestamp) -> Timestamp {
-    limit.saturating_add(jiff::SignedDuration::from_millis(1)).unwrap_or(limit)
+    limit
+        .saturating_add(jiff::SignedDuration::from_millis(1))
+        .unwrap_or(limit)
 }
 
 /// Someone asks for another release although ours was set: never fight.
 fn changed_target(draft: &Draft<'_>) -> Option<String> {
     draft.status.desired_update.as_ref()?;
     // Before this step is done, `desiredUpdate` may still be what it was before.
-    if !draft.step_phase("set-desired-update").is_some_and(StepPhase::is_finished) {
+    if !draft
+        .step_phase("set-desired-update")
+        .is_some_and(StepPhase::is_finished)
+    {
         return None;
     }
     let target = draft.scene(draft.now()).target()?;
-    let desired = draft.input.world.cluster_version.as_ref()?.spec.desired_update.as_ref()?;
+    let desired = draft
+        .input
+        .world
+        .cluster_version
+        .as_ref()?
+        .spec
+        .desired_update
+        .as_ref()?;
     if target.is_asked_by(desired) {
         return None;
     }
-    let what = if desired.version.is_empty() { &desired.image } else { &desired.version };
-    Some(format!("someone changed spec.desiredUpdate of the ClusterVersion from {} to {what}", target.version))
+    let what = if desired.version.is_empty() {
+        &desired.image
+    } else {
+        &desired.version
+    };
+    Some(format!(
+        "someone changed spec.desiredUpdate of the ClusterVersion from {} to {what}",
+        target.version
+    ))
 }
 
 fn is_any_paused(draft: &Draft<'_>, index: usize) -> bool {
@@ -295,8 +386,16 @@ fn held_by(draft: &Draft<'_>, plan: &Plan, index: usize) -> String {
             _ => false,
         })
     };
-    let running: Vec<_> = draft.status.steps.iter().filter(|s| s.phase == StepPhase::Running).collect();
-    let held = running.iter().find(|s| of_group(&s.name)).or_else(|| running.first());
+    let running: Vec<_> = draft
+        .status
+        .steps
+        .iter()
+        .filter(|s| s.phase == StepPhase::Running)
+        .collect();
+    let held = running
+        .iter()
+        .find(|s| of_group(&s.name))
+        .or_else(|| running.first());
     held.map_or_else(
         || "steps that were not reached".to_owned(),
         |s| format!("{} ({})", s.name, s.message.as_deref().unwrap_or("no message")),
@@ -318,6 +417,16 @@ fn deadline(draft: &mut Draft<'_>) {
         .filter(|s| s.phase == StepPhase::Running)
         .map(|s| format!("{} ({})", s.name, s.message.as_deref().unwrap_or("no message")))
         .collect();
-    let at = if at.is_empty() { draft.status.message.clone().unwrap_or_default() } else { at.join("; ") };
-    draft.fail(reasons::TIMED_OUT, format!("not done {} after startAfter; was at {at}", duration::format(took)));
+    let at = if at.is_empty() {
+        draft.status.message.clone().unwrap_or_default()
+    } else {
+        at.join("; ")
+    };
+    draft.fail(
+        reasons::TIMED_OUT,
+        format!(
+            "not done {} after startAfter; was at {at}",
+            duration::format(took)
+        ),
+    );
 }

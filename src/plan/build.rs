@@ -26,8 +26,18 @@ pub fn main_plan(
 ) -> Plan {
     let mut builder = Builder::new(job, hooks);
     let start = builder.hooks(HookEvent::Start, None, &[], Part::Main);
-    let healthy = builder.step("pre-health-check", "Check health before the upgrade", StepAction::PreHealthCheck, &[start]);
-    let mut last = builder.step("pause-pools", "Pause held pools", StepAction::PausePools, &[healthy]);
+    let healthy = builder.step(
+        "pre-health-check",
+        "Check health before the upgrade",
+        StepAction::PreHealthCheck,
+        &[start],
+    );
+    let mut last = builder.step(
+        "pause-pools",
+        "Pause held pools",
+        StepAction::PausePools,
+        &[healthy],
+    );
     if let Some(desired) = &job.spec.desired_version {
         let version = desired.version.as_deref().unwrap_or("the given image");
         last = builder.step(
@@ -44,8 +54,18 @@ pub fn main_plan(
         );
     }
     let ready_for_groups = last.clone();
-    last = builder.step("await-pools", "Wait for the pools that are not held", StepAction::AwaitPools, &[last]);
-    last = builder.step("post-health-check", "Check health after the upgrade", StepAction::PostHealthCheck, &[last]);
+    last = builder.step(
+        "await-pools",
+        "Wait for the pools that are not held",
+        StepAction::AwaitPools,
+        &[last],
+    );
+    last = builder.step(
+        "post-health-check",
+        "Check health after the upgrade",
+        StepAction::PostHealthCheck,
+        &[last],
+    );
     last = builder.hooks(HookEvent::UpgradeComplete, None, &[last], Part::Main);
 
     let mut ends = vec![last];
@@ -53,7 +73,12 @@ pub fn main_plan(
         ends.push(builder.group(&group, &ready_for_groups));
     }
     if ends.len() > 1 {
-        builder.step("final-health-check", "Check health after the last pool", StepAction::FinalHealthCheck, &ends);
+        builder.step(
+            "final-health-check",
+            "Check health after the last pool",
+            StepAction::FinalHealthCheck,
+            &ends,
+        );
     }
     builder.exit_part();
     builder.finish(RunKind::Main { attempt })
@@ -79,7 +104,12 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(job: &'a UpgradeJob, hooks: &'a [UpgradeJobHook]) -> Self {
-        Self { job, hooks, steps: Vec::new(), taken: BTreeSet::new() }
+        Self {
+            job,
+            hooks,
+            steps: Vec::new(),
+            taken: BTreeSet::new(),
+        }
     }
 
     fn step(&mut self, name: &str, title: &str, action: StepAction, after: &[String]) -> String {
@@ -105,17 +135,30 @@ impl<'a> Builder<'a> {
     }
 
     /// One node per matching hook, then the node that joins them.
-    fn hooks(&mut self, event: HookEvent, group: Option<(usize, &str)>, after: &[String], part: Part) -> String {
+    fn hooks(
+        &mut self,
+        event: HookEvent,
+        group: Option<(usize, &str)>,
+        after: &[String],
+        part: Part,
+    ) -> String {
         let (index, suffix) = match group {
             Some((index, name)) => (Some(index), format!("{}-{name}", slug(event))),
             None => (None, slug(event).to_owned()),
         };
-        let selected: Vec<String> = select::matching(self.hooks, self.job, event).iter().map(|h| h.name_any()).collect();
+        let selected: Vec<String> = select::matching(self.hooks, self.job, event)
+            .iter()
+            .map(|h| h.name_any())
+            .collect();
         let mut before_join: Vec<String> = Vec::new();
         for hook in selected {
             let name = format!("hook-{suffix}-{}", names::dns_label(&hook));
             let title = format!("Hook {hook} ({})", event.as_str());
-            let action = StepAction::Hook { event, hook, group: index };
+            let action = StepAction::Hook {
+                event,
+                hook,
+                group: index,
+            };
             before_join.push(self.add(&name, &title, action, after, part));
         }
         if before_join.is_empty() {
@@ -135,9 +178,18 @@ impl<'a> Builder<'a> {
             StepAction::Hold { group: index },
             std::slice::from_ref(after),
         );
-        let hooks = self.hooks(HookEvent::MachineConfigPoolUnpause, Some((index, name)), &[hold], Part::Main);
-        let unpause =
-            self.step(&format!("unpause-{name}"), &format!("Unpause {name}"), StepAction::Unpause { group: index }, &[hooks]);
+        let hooks = self.hooks(
+            HookEvent::MachineConfigPoolUnpause,
+            Some((index, name)),
+            &[hold],
+            Part::Main,
+        );
+        let unpause = self.step(
+            &format!("unpause-{name}"),
+            &format!("Unpause {name}"),
+            StepAction::Unpause { group: index },
+            &[hooks],
+        );
         self.step(
             &format!("await-{name}"),
             &format!("Wait for {name}"),
@@ -147,14 +199,24 @@ impl<'a> Builder<'a> {
     }
 
     fn exit_part(&mut self) {
-        let release = self.add("release", "Give back pauses and lock", StepAction::Release, &[], Part::Exit);
+        let release = self.add(
+            "release",
+            "Give back pauses and lock",
+            StepAction::Release,
+            &[],
+            Part::Exit,
+        );
         for event in [HookEvent::Success, HookEvent::Failure, HookEvent::Finish] {
             self.hooks(event, None, std::slice::from_ref(&release), Part::Exit);
         }
     }
 
     fn finish(self, run: RunKind) -> Plan {
-        Plan { version: VERSION, run, steps: self.steps }
+        Plan {
+            version: VERSION,
+            run,
+            steps: self.steps,
+        }
     }
 }
 

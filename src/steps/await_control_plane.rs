@@ -13,8 +13,12 @@ use crate::{
 };
 
 pub(super) fn tick(scene: &Scene<'_>) -> Tick {
-    let Some(cluster) = &scene.world.cluster_version else { return Tick::wait("the ClusterVersion is not known") };
-    let Some(target) = scene.target() else { return Tick::wait("the version to wait for is not known") };
+    let Some(cluster) = &scene.world.cluster_version else {
+        return Tick::wait("the ClusterVersion is not known");
+    };
+    let Some(target) = scene.target() else {
+        return Tick::wait("the version to wait for is not known");
+    };
     if is_done(cluster, &target) {
         return Tick::done(format!("the control plane is at {}", target.version));
     }
@@ -22,26 +26,42 @@ pub(super) fn tick(scene: &Scene<'_>) -> Tick {
     match &cluster.spec.desired_update {
         Some(desired) if target.is_asked_by(desired) => {}
         Some(desired) => {
-            let what = if desired.version.is_empty() { &desired.image } else { &desired.version };
+            let what = if desired.version.is_empty() {
+                &desired.image
+            } else {
+                &desired.version
+            };
             return Tick::failed(
                 reasons::DESIRED_UPDATE_CHANGED,
-                format!("someone changed spec.desiredUpdate of the ClusterVersion from {} to {what}", target.version),
+                format!(
+                    "someone changed spec.desiredUpdate of the ClusterVersion from {} to {what}",
+                    target.version
+                ),
             );
         }
         None if accepted => {}
         None => {
             return Tick::failed(
                 reasons::DESIRED_UPDATE_CHANGED,
-                format!("someone removed spec.desiredUpdate ({}) from the ClusterVersion", target.version),
+                format!(
+                    "someone removed spec.desiredUpdate ({}) from the ClusterVersion",
+                    target.version
+                ),
             );
         }
     }
-    if accepted { Tick::wait(progress::control_plane(cluster)) } else { awaiting_acceptance(scene, cluster, &target) }
+    if accepted {
+        Tick::wait(progress::control_plane(cluster))
+    } else {
+        awaiting_acceptance(scene, cluster, &target)
+    }
 }
 
 /// Whether the target is installed and the cluster-version operator has come to rest.
 pub(super) fn is_done(cluster: &ClusterVersion, target: &Target) -> bool {
-    cluster.newest().is_some_and(|newest| target.is(newest) && newest.is_completed())
+    cluster
+        .newest()
+        .is_some_and(|newest| target.is(newest) && newest.is_completed())
         && cluster.is_observed()
         && openshift::is_true(cluster.conditions(), "Available")
         && !openshift::is_true(cluster.conditions(), "Progressing")
@@ -50,32 +70,58 @@ pub(super) fn is_done(cluster: &ClusterVersion, target: &Target) -> bool {
 /// A release that is rejected leaves Progressing False and the history unchanged: waiting for those would hang.
 fn awaiting_acceptance(scene: &Scene<'_>, cluster: &ClusterVersion, target: &Target) -> Tick {
     if !cluster.is_observed() {
-        return Tick::wait(format!("waiting for the cluster-version operator to see {}", target.version));
+        return Tick::wait(format!(
+            "waiting for the cluster-version operator to see {}",
+            target.version
+        ));
     }
     if openshift::is_true(cluster.conditions(), "Invalid") {
         return Tick::failed(
             reasons::UPGRADE_INVALID,
-            format!("the cluster-version operator finds {} invalid: {}", target.version, cluster.message_of("Invalid")),
+            format!(
+                "the cluster-version operator finds {} invalid: {}",
+                target.version,
+                cluster.message_of("Invalid")
+            ),
         );
     }
-    let Some(refusal) = openshift::condition(cluster.conditions(), "ReleaseAccepted").filter(|c| c.status == "False") else {
-        return Tick::wait(format!("waiting for the cluster-version operator to accept {}", target.version));
+    let Some(refusal) =
+        openshift::condition(cluster.conditions(), "ReleaseAccepted").filter(|c| c.status == "False")
+    else {
+        return Tick::wait(format!(
+            "waiting for the cluster-version operator to accept {}",
+            target.version
+        ));
     };
     let text = refusal.message.clone().unwrap_or_default();
     // The condition may still speak of an older attempt.
     if !(text.contains(&target.image) || text.contains(&target.version)) {
-        return Tick::wait(format!("waiting for the cluster-version operator to accept {}", target.version));
+        return Tick::wait(format!(
+            "waiting for the cluster-version operator to accept {}",
+            target.version
+        ));
     }
     let grace = match refusal.reason.as_deref() {
         Some("PreconditionChecks") => scene.settings.precondition_grace,
         _ => scene.settings.retrieval_grace,
     };
-    let since = refusal.last_transition_time.as_ref().map_or(scene.began, |t| t.0.max(scene.began));
+    let since = refusal
+        .last_transition_time
+        .as_ref()
+        .map_or(scene.began, |t| t.0.max(scene.began));
     let deadline = since.saturating_add(grace).unwrap_or(Timestamp::MAX);
     if scene.now >= deadline {
-        return Tick::failed(reasons::UPGRADE_REJECTED, format!("release {} was rejected: {text}", target.version));
+        return Tick::failed(
+            reasons::UPGRADE_REJECTED,
+            format!("release {} was rejected: {text}", target.version),
+        );
     }
     let until = text::time(deadline, scene.settings.zone());
-    Tick::wait_until(format!("release {} is rejected so far, waiting until {until}: {text}", target.version), deadline)
+    Tick::wait_until(
+        format!(
+            "release {} is rejected so far, waiting until {until}: {text}",
+            target.version
+        ),
+        deadline,
+    )
 }
-

@@ -10,8 +10,12 @@ use crate::{
 
 /// The pools that this job does not hold, but for those that someone else paused.
 pub(super) fn not_held(scene: &Scene<'_>) -> Tick {
-    let all: Vec<&MachineConfigPool> =
-        scene.world.pools.iter().filter(|p| !pools::is_held(scene.job, p)).collect();
+    let all: Vec<&MachineConfigPool> = scene
+        .world
+        .pools
+        .iter()
+        .filter(|p| !pools::is_held(scene.job, p))
+        .collect();
     wait_for(scene, &all)
 }
 
@@ -38,10 +42,21 @@ fn wait_for(scene: &Scene<'_>, all: &[&MachineConfigPool]) -> Tick {
     if !unfinished.is_empty() {
         return Tick::wait(unfinished.join("; "));
     }
-    let names: Vec<String> = all.iter().map(|p| p.name_any()).filter(|n| !foreign.contains(n)).collect();
-    let mut message = if names.is_empty() { "no pool to wait for".to_owned() } else { format!("{} updated", names.join(", ")) };
+    let names: Vec<String> = all
+        .iter()
+        .map(|p| p.name_any())
+        .filter(|n| !foreign.contains(n))
+        .collect();
+    let mut message = if names.is_empty() {
+        "no pool to wait for".to_owned()
+    } else {
+        format!("{} updated", names.join(", "))
+    };
     if !foreign.is_empty() {
-        message = format!("{message}; {} paused by someone else, not waited for", foreign.join(", "));
+        message = format!(
+            "{message}; {} paused by someone else, not waited for",
+            foreign.join(", ")
+        );
     }
     Tick::done(message)
 }

@@ -9,12 +9,22 @@ use crate::{
 
 pub(super) fn before(scene: &Scene<'_>) -> Tick {
     let checks = &scene.job.spec.config.pre_upgrade_health_checks;
-    check(scene, checks, Moment::BeforeUpgrade, reasons::PRE_HEALTH_CHECK_FAILED)
+    check(
+        scene,
+        checks,
+        Moment::BeforeUpgrade,
+        reasons::PRE_HEALTH_CHECK_FAILED,
+    )
 }
 
 pub(super) fn after(scene: &Scene<'_>) -> Tick {
     let checks = &scene.job.spec.config.post_upgrade_health_checks;
-    check(scene, checks, Moment::AfterUpgrade, reasons::POST_HEALTH_CHECK_FAILED)
+    check(
+        scene,
+        checks,
+        Moment::AfterUpgrade,
+        reasons::POST_HEALTH_CHECK_FAILED,
+    )
 }
 
 fn check(scene: &Scene<'_>, checks: &HealthChecks, moment: Moment, reason: &'static str) -> Tick {
@@ -23,11 +33,17 @@ fn check(scene: &Scene<'_>, checks: &HealthChecks, moment: Moment, reason: &'sta
         return Tick::done(findings.describe());
     }
     let timeout = checks.timeout();
-    let deadline = scene.began.saturating_add(timeout).unwrap_or(jiff::Timestamp::MAX);
+    let deadline = scene
+        .began
+        .saturating_add(timeout)
+        .unwrap_or(jiff::Timestamp::MAX);
     if scene.now >= deadline {
         let took = duration::format(timeout);
         return Tick::failed(reason, format!("{} (waited {took})", findings.describe()));
     }
     let until = text::time(deadline, scene.settings.zone());
-    Tick::wait_until(format!("{}; waiting until {until}", findings.describe()), deadline)
+    Tick::wait_until(
+        format!("{}; waiting until {until}", findings.describe()),
+        deadline,
+    )
 }

@@ -29,19 +29,30 @@ pub(super) fn tick(scene: &Scene<'_>, index: usize) -> Tick {
     let checks = &scene.job.spec.config.post_upgrade_health_checks;
     let findings = health::check(checks, scene.world, Moment::BeforePool, scene.target().as_ref());
     if !findings.is_healthy() {
-        return wait(scene, &format!("{}; its nodes are not touched before that is mended", findings.describe()), group.not_after);
+        return wait(
+            scene,
+            &format!(
+                "{}; its nodes are not touched before that is mended",
+                findings.describe()
+            ),
+            group.not_after,
+        );
     }
     Tick::done(format!("time reached; {}", findings.describe()))
 }
 
 /// Whether no pool of the group would reboot a node when unpaused: then there is nothing to hold.
 pub(super) fn is_nothing_pending(scene: &Scene<'_>, index: usize) -> bool {
-    pools::members(scene.job, index, &scene.world.pools).iter().all(|p| !pools::is_pending(scene.world, p))
+    pools::members(scene.job, index, &scene.world.pools)
+        .iter()
+        .all(|p| !pools::is_pending(scene.world, p))
 }
 
 fn member_names(scene: &Scene<'_>, index: usize) -> String {
-    let names: Vec<String> =
-        pools::members(scene.job, index, &scene.world.pools).iter().map(|p| p.name_any()).collect();
+    let names: Vec<String> = pools::members(scene.job, index, &scene.world.pools)
+        .iter()
+        .map(|p| p.name_any())
+        .collect();
     names.join(", ")
 }
 

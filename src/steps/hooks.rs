@@ -19,8 +19,10 @@ use crate::{
 
 /// One hook at one event. A hook that was deleted meanwhile is skipped.
 pub(super) fn one(scene: &Scene<'_>, event: HookEvent, hook: &str, group: Option<usize>) -> Tick {
-    let matching: Vec<&UpgradeJobHook> =
-        select::matching(&scene.world.hooks, scene.job, event).into_iter().filter(|h| h.name_any() == hook).collect();
+    let matching: Vec<&UpgradeJobHook> = select::matching(&scene.world.hooks, scene.job, event)
+        .into_iter()
+        .filter(|h| h.name_any() == hook)
+        .collect();
     if matching.is_empty() {
         return Tick::done(format!("hook {hook} was deleted or no longer matches; skipped"));
     }
@@ -41,7 +43,10 @@ pub fn hooks_of(scene: &Scene<'_>, event: HookEvent, group: Option<usize>) -> Ti
 fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Option<usize>) -> Tick {
     let keys: Vec<String> = match group {
         None => vec![String::new()],
-        Some(index) => pools::members(scene.job, index, &scene.world.pools).iter().map(|p| p.name_any()).collect(),
+        Some(index) => pools::members(scene.job, index, &scene.world.pools)
+            .iter()
+            .map(|p| p.name_any())
+            .collect(),
     };
     let event = Event {
         name: event,
@@ -59,15 +64,33 @@ fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Op
         default_deadline: scene.settings.default_hook_deadline,
     };
     let tracker = &scene.status.hook_tracker;
-    let run::HooksTick { create, problems, warnings, verdict } =
-        run::tick(hooks, &event, &keys, tracker, &job, &settings);
-    let actions = create.into_iter().map(|job| Action::CreateHookJob(Box::new(job))).collect();
+    let run::HooksTick {
+        create,
+        problems,
+        warnings,
+        verdict,
+    } = run::tick(hooks, &event, &keys, tracker, &job, &settings);
+    let actions = create
+        .into_iter()
+        .map(|job| Action::CreateHookJob(Box::new(job)))
+        .collect();
     let verdict = match verdict {
-        HooksVerdict::Running { message } => Verdict::Running { message, wake_at: None },
+        HooksVerdict::Running { message } => Verdict::Running {
+            message,
+            wake_at: None,
+        },
         HooksVerdict::Done { message } => Verdict::Done { message },
-        HooksVerdict::Failed { message } => Verdict::Failed { reason: reasons::HOOK_FAILED, message },
+        HooksVerdict::Failed { message } => Verdict::Failed {
+            reason: reasons::HOOK_FAILED,
+            message,
+        },
     };
-    Tick { actions, tracked: problems, warnings, verdict }
+    Tick {
+        actions,
+        tracked: problems,
+        warnings,
+        verdict,
+    }
 }
 
 /// `EVENT_reason`: the peer's reasons, and `Expired` for a job that was not started in time.
@@ -78,32 +101,43 @@ fn reason_of(scene: &Scene<'_>, event: HookEvent, group: Option<usize>) -> Strin
         HookEvent::UpgradeComplete => reasons::COMPLETED.to_owned(),
         HookEvent::MachineConfigPoolUnpause => {
             let nothing = group.is_some_and(|g| hold::is_nothing_pending(scene, g));
-            if nothing { reasons::COMPLETED } else { reasons::DELAY_REACHED }.to_owned()
+            if nothing {
+                reasons::COMPLETED
+            } else {
+                reasons::DELAY_REACHED
+            }
+            .to_owned()
         }
         HookEvent::Success | HookEvent::Failure | HookEvent::Finish => {
             if conditions::is_true(&scene.status.conditions, types::EXPIRED) {
                 return reasons::EXPIRED.to_owned();
             }
-            exit_event(scene.status).map(|(_, c)| c.reason.clone()).unwrap_or_default()
+            exit_event(scene.status)
+                .map(|(_, c)| c.reason.clone())
+                .unwrap_or_default()
         }
     }
 }
 
 fn message_of(scene: &Scene<'_>, event: HookEvent) -> String {
     match event {
-        HookEvent::Success | HookEvent::Failure | HookEvent::Finish => {
-            exit_event(scene.status).map(|(_, c)| c.message.clone()).unwrap_or_default()
-        }
-        HookEvent::Create | HookEvent::Start | HookEvent::UpgradeComplete | HookEvent::MachineConfigPoolUnpause => {
-            scene.status.message.clone().unwrap_or_default()
-        }
+        HookEvent::Success | HookEvent::Failure | HookEvent::Finish => exit_event(scene.status)
+            .map(|(_, c)| c.message.clone())
+            .unwrap_or_default(),
+        HookEvent::Create
+        | HookEvent::Start
+        | HookEvent::UpgradeComplete
+        | HookEvent::MachineConfigPoolUnpause => scene.status.message.clone().unwrap_or_default(),
     }
 }
 
 /// The event that belongs to the outcome, and the condition that tells it; `None` while there is no outcome.
 pub fn exit_event(
     status: &crate::api::upgrade_job::UpgradeJobStatus,
-) -> Option<(HookEvent, &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition)> {
+) -> Option<(
+    HookEvent,
+    &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition,
+)> {
     let of = |type_| conditions::get(&status.conditions, type_).filter(|c| c.status == "True");
     of(types::SUCCEEDED)
         .map(|c| (HookEvent::Success, c))

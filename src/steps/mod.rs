@@ -142,26 +142,54 @@ impl Tick {
 
     /// Wait, and look again at this instant.
     pub fn wait_until(message: impl Into<String>, wake_at: Timestamp) -> Self {
-        Self::of(Vec::new(), Verdict::Running { message: message.into(), wake_at: Some(wake_at) })
+        Self::of(
+            Vec::new(),
+            Verdict::Running {
+                message: message.into(),
+                wake_at: Some(wake_at),
+            },
+        )
     }
 
     /// Something to do; the next tick sees what came of it.
     pub fn act(actions: Vec<Action>, message: impl Into<String>) -> Self {
-        Self::of(actions, Verdict::Running { message: message.into(), wake_at: None })
+        Self::of(
+            actions,
+            Verdict::Running {
+                message: message.into(),
+                wake_at: None,
+            },
+        )
     }
 
     /// Done.
     pub fn done(message: impl Into<String>) -> Self {
-        Self::of(Vec::new(), Verdict::Done { message: message.into() })
+        Self::of(
+            Vec::new(),
+            Verdict::Done {
+                message: message.into(),
+            },
+        )
     }
 
     /// Failed.
     pub fn failed(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::of(Vec::new(), Verdict::Failed { reason, message: message.into() })
+        Self::of(
+            Vec::new(),
+            Verdict::Failed {
+                reason,
+                message: message.into(),
+            },
+        )
     }
 
     fn of(actions: Vec<Action>, verdict: Verdict) -> Self {
-        Self { actions, tracked: Vec::new(), warnings: Vec::new(), verdict }
+        Self {
+            actions,
+            tracked: Vec::new(),
+            warnings: Vec::new(),
+            verdict,
+        }
     }
 }
 
@@ -174,7 +202,10 @@ impl Scene<'_> {
                 image: set.image.clone().unwrap_or_default(),
             });
         }
-        self.world.cluster_version.as_ref().and_then(|c| Target::of(self.job, c))
+        self.world
+            .cluster_version
+            .as_ref()
+            .and_then(|c| Target::of(self.job, c))
     }
 
     /// The recorded state of a step.
@@ -187,7 +218,9 @@ impl Scene<'_> {
         if self.job.spec.desired_version.is_none() {
             return true;
         }
-        let (Some(cluster), Some(target)) = (&self.world.cluster_version, self.target()) else { return false };
+        let (Some(cluster), Some(target)) = (&self.world.cluster_version, self.target()) else {
+            return false;
+        };
         await_control_plane::is_done(cluster, &target)
     }
 }
@@ -215,6 +248,9 @@ pub fn tick(step: &PlanStep, scene: &Scene<'_>) -> Tick {
 pub fn pauses_due(scene: &Scene<'_>, is_released: impl Fn(usize) -> bool) -> Vec<Action> {
     pause_pools::missing(scene, is_released)
         .into_iter()
-        .map(|pool| Action::PausePool { pool: pool.name_any(), reason: PauseReason::Delay })
+        .map(|pool| Action::PausePool {
+            pool: pool.name_any(),
+            reason: PauseReason::Delay,
+        })
         .collect()
 }

@@ -15,15 +15,23 @@ pub(super) fn tick(scene: &Scene<'_>) -> Tick {
         return Tick::done(describe(scene));
     }
     let names: Vec<String> = missing.iter().map(|p| p.name_any()).collect();
-    let actions =
-        names.iter().map(|pool| Action::PausePool { pool: pool.clone(), reason: PauseReason::Delay }).collect();
+    let actions = names
+        .iter()
+        .map(|pool| Action::PausePool {
+            pool: pool.clone(),
+            reason: PauseReason::Delay,
+        })
+        .collect();
     Tick::act(actions, format!("pausing {}", names.join(", ")))
 }
 
 /// Pools of held groups that we have not paused; what somebody else paused is left alone.
 ///
 /// A pause for delay that an ended job left behind is taken over: this job will lift it in its own time.
-pub(super) fn missing<'a>(scene: &Scene<'a>, is_released: impl Fn(usize) -> bool) -> Vec<&'a MachineConfigPool> {
+pub(super) fn missing<'a>(
+    scene: &Scene<'a>,
+    is_released: impl Fn(usize) -> bool,
+) -> Vec<&'a MachineConfigPool> {
     let mut missing = Vec::new();
     for group in pools::held_groups(scene.job, &scene.world.pools) {
         if is_released(group.index) {
@@ -56,7 +64,11 @@ fn describe(scene: &Scene<'_>) -> String {
         (false, true) => format!("paused {}", ours.join(", ")),
         (true, false) => format!("{} paused by someone else; left alone", foreign.join(", ")),
         (false, false) => {
-            format!("paused {}; {} paused by someone else, left alone", ours.join(", "), foreign.join(", "))
+            format!(
+                "paused {}; {} paused by someone else, left alone",
+                ours.join(", "),
+                foreign.join(", ")
+            )
         }
     }
 }

@@ -10,14 +10,22 @@ pub fn control_plane(cluster: &ClusterVersion) -> String {
     if openshift::is_true(cluster.conditions(), "Failing") {
         line = format!("{line}; Failing: {}", cluster.message_of("Failing"));
     }
-    if line.is_empty() { "waiting for the cluster-version operator".to_owned() } else { line }
+    if line.is_empty() {
+        "waiting for the cluster-version operator".to_owned()
+    } else {
+        line
+    }
 }
 
 fn shorten(text: &str) -> Option<String> {
     let (_, rest) = text.split_once(" done (")?;
     let (percent, tail) = rest.split_once(" complete)")?;
     let tail = tail.trim_start_matches([',', ' ']);
-    Some(if tail.is_empty() { format!("{percent} done") } else { format!("{percent} done, {tail}") })
+    Some(if tail.is_empty() {
+        format!("{percent} done")
+    } else {
+        format!("{percent} done, {tail}")
+    })
 }
 
 #[cfg(test)]
@@ -28,7 +36,10 @@ mod tests {
     fn progress_is_made_short() {
         let long = "Working towards 4.18.5: 500 of 800 done (62% complete), waiting on etcd";
         assert_eq!(shorten(long).unwrap(), "62% done, waiting on etcd");
-        assert_eq!(shorten("Working towards 4.18.5: 1 of 800 done (0% complete)").unwrap(), "0% done");
+        assert_eq!(
+            shorten("Working towards 4.18.5: 1 of 800 done (0% complete)").unwrap(),
+            "0% done"
+        );
         assert_eq!(shorten("Working towards 4.18.5"), None);
     }
 }

@@ -17,7 +17,11 @@ pub(super) fn tick(scene: &Scene<'_>, index: usize) -> Tick {
         .collect();
     if ours.is_empty() {
         let foreign = members.iter().filter(|p| p.spec.paused).count();
-        return Tick::done(if foreign > 0 { "paused by someone else; left alone" } else { "unpaused" });
+        return Tick::done(if foreign > 0 {
+            "paused by someone else; left alone"
+        } else {
+            "unpaused"
+        });
     }
     // A node that was resumed by hand in the engine must not reboot nodes early.
     if !scene.control_plane_done() {
@@ -35,5 +39,10 @@ pub(super) fn tick(scene: &Scene<'_>, index: usize) -> Tick {
         return Tick::wait_until(format!("held until {when}"), not_before);
     }
     let message = format!("unpausing {}", ours.join(", "));
-    Tick::act(ours.into_iter().map(|pool| Action::UnpausePool { pool }).collect(), message)
+    Tick::act(
+        ours.into_iter()
+            .map(|pool| Action::UnpausePool { pool })
+            .collect(),
+        message,
+    )
 }
