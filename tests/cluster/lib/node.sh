@@ -16,6 +16,8 @@ POD_RANGE=10.244.0.0/24
 NODE_DIRECTORIES=(/var/lib/cni /var/log/containers /var/lib/kubelet /run/containerd)
 # Sockets of the shims: their path may have 42 characters at most.
 SHIM_SOCKETS=/run/ouo-testbed
+# Says whose cluster has the machine; $CP_DIR of the one that is up.
+NODE_OWNER=$SHIM_SOCKETS/owner
 # What the kubelet (kernel.*, vm.*) and the bridge plugin (ip_forward) set.
 NODE_SYSCTLS=(net/ipv4/ip_forward vm/overcommit_memory vm/panic_on_oom
     kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes)
@@ -31,8 +33,20 @@ api_rule() {
         --protocol tcp --dport 443 --jump DNAT --to-destination "$NODE_IP:$CP_API_PORT"
 }
 
+# The bridge, the address and so on are the machine's: one cluster can be up on
+# it, whatever TESTBED_DIR says. Prints the folder of another one.
+other_cluster() {
+    local owner
+    owner=$(cat "$NODE_OWNER" 2>/dev/null) || return 1
+    [[ $owner != "$CP_DIR" && -d $owner ]] || return 1
+    echo "$owner"
+}
+
 node_prepare() {
     local key
+    mkdir -p "$SHIM_SOCKETS"
+    chmod 700 "$SHIM_SOCKETS"
+    echo "$CP_DIR" >"$NODE_OWNER"
     mkdir -p "$CP_DIR/before"
     for key in "${NODE_SYSCTLS[@]}"; do
         [[ -e $CP_DIR/before/${key//\//.} ]] || cat "/proc/sys/$key" >"$CP_DIR/before/${key//\//.}" 2>/dev/null || true
@@ -47,8 +61,7 @@ node_prepare() {
 
 node_config() {
     local dir=$CP_DIR
-    mkdir -p "$dir/cni/conf" "$dir/kubelet" "$dir/containerd" "$SHIM_SOCKETS"
-    chmod 700 "$SHIM_SOCKETS"
+    mkdir -p "$dir/cni/conf" "$dir/kubelet" "$dir/containerd"
 
     # Pods reach the node and each other, and nothing beyond: no masquerading.
     cat >"$dir/cni/conf/10-testbed.conflist" <<END
