@@ -5,14 +5,47 @@
 pub mod argo;
 pub mod template;
 
-use jiff::Timestamp;
-use kube::api::{ApiResource, DynamicObject};
+use jiff::{SignedDuration, Timestamp};
+use kube::{
+    ResourceExt,
+    api::{ApiResource, DynamicObject},
+};
 use serde_json::Value;
 
 use crate::{
-    api::upgrade_job::{EngineChoice, UpgradeJob, WorkflowConfig},
-    plan::Plan,
+    api::{
+        UpgradeJob,
+        job_config::{EngineChoice, WorkflowConfig},
+        names,
+    },
+    plan::{Plan, RunKind},
 };
+
+/// Key of a user's own template in the ConfigMap that `config.workflow.template` names.
+pub const TEMPLATE_KEY: &str = "upgrade-workflow.yaml.hbs";
+
+/// How long after `upgradeTimeout` an engine may end a workflow by itself. A long time: the deadline is for the case that
+/// the operator is gone for good, the timeout may be raised in mid-run, and a run may end later than its job.
+const DEADLINE_MARGIN: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// Name of the workflow of a run, at most 63 characters (Argo's limit): `<job>-run-<n>` or `<job>-create-<n>`.
+pub fn run_name(job: &UpgradeJob, run: RunKind) -> String {
+    let tail = match run {
+        RunKind::Main { attempt } => format!("-run-{attempt}"),
+        RunKind::Create { number } => format!("-create-{number}"),
+    };
+    let head = names::fit(&job.name_any(), names::MAX.saturating_sub(tail.len()));
+    format!("{head}{tail}")
+}
+
+/// `active_deadline_seconds` of a job's workflows, in seconds from their start.
+pub fn active_deadline_seconds(job: &UpgradeJob) -> i64 {
+    job.spec
+        .config
+        .upgrade_timeout()
+        .saturating_add(DEADLINE_MARGIN)
+        .as_secs()
+}
 
 /// What a workflow is rendered from, besides the plan.
 #[derive(Clone, Debug)]

@@ -3,6 +3,8 @@
 //! Values reach YAML only through the helper `json`: what it writes is a JSON string, which is YAML too, so that no text of
 //! a user can break or inject YAML. A name that does not exist is an error, not an empty string.
 
+use std::fmt::Write;
+
 use handlebars::{
     Context, Decorator, Handlebars, Helper, HelperResult, Output, RenderContext, RenderError,
     RenderErrorReason, no_escape,
@@ -76,7 +78,8 @@ fn to_json(value: &Value) -> String {
     let mut out = String::new();
     for c in value.to_string().chars() {
         if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}') {
-            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
         }

@@ -18,7 +18,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{Engine, RenderError, Report, Run, RunContext};
-use crate::{api::upgrade_job::EngineChoice, plan::Plan};
+use crate::{api::job_config::EngineChoice, plan::Plan};
 
 pub use render::TEMPLATE;
 

@@ -113,7 +113,10 @@ mod rendering {
 
     #[test]
     fn exit_steps_run_whatever_became_of_the_ones_before_and_know_the_outcome() {
-        let workflow = render(&fixtures::no_pools(), None).unwrap();
+        let mut plan = fixtures::no_pools();
+        let finish = plan.steps.iter_mut().find(|s| s.name == "hooks-finish").unwrap();
+        finish.after = vec!["hooks-success".to_owned(), "hooks-failure".to_owned()];
+        let workflow = render(&plan, None).unwrap();
         let finish = task(&workflow, "exit", "hooks-finish");
         assert_eq!(
             finish["depends"],
@@ -224,7 +227,7 @@ mod own_templates {
                 let template = close_if(&template, list);
                 match render(&plan, Some(&template)) {
                     Err(RenderError::StepMissing { step: missing }) => {
-                        assert_eq!(missing, step.name, "{list}")
+                        assert_eq!(missing, step.name, "{list}");
                     }
                     Ok(_) => assert!(
                         (list == "mainSteps" && step.part == Part::Exit)
@@ -326,6 +329,9 @@ mod observing {
     #[case("", 2_166_136_261)]
     #[case("a", 0xe40c_292c)]
     #[case("foobar", 0xbf9c_f968)]
+    // Seen on Argo 4.1.4.
+    #[case("resume-1795232165139.hooks-start", 3_344_272_656)]
+    #[case("exit-1795232151377.onExit.release", 2_336_101_351)]
     fn ids_of_nodes_are_those_of_argo(#[case] name: &str, #[case] hash: u32) {
         assert_eq!(fixtures::node_id("wf", name), format!("wf-{hash}"));
     }
