@@ -28,6 +28,8 @@ enum Command {
     Run(cli::run::Args),
     /// Print the CustomResourceDefinitions.
     Crds(cli::crds::Args),
+    /// Print the workflow that an UpgradeJob would run as.
+    Render(cli::render::Args),
     /// Act as OpenShift's operators on a test cluster.
     SimulateOpenshift(cli::simulate_openshift::SimulateOpenshift),
 }
@@ -53,6 +55,7 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
             block_on(cli::simulate_openshift::run(args))?.map_err(|e| e.to_string())?;
         }
         Command::Crds(args) => cli::crds::run(&args).map_err(|e| e.to_string())?,
+        Command::Render(args) => print!("{}", cli::render::run(&args).map_err(|e| e.to_string())?),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,8 @@
 //! The subcommands: their arguments, and what they do.
 
 pub mod crds;
+pub mod manifests;
+pub mod render;
 pub mod run;
 pub mod simulate_openshift;
 
