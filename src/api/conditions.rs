@@ -131,3 +131,113 @@ pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
 pub fn whole_seconds(t: Timestamp) -> Timestamp {
     Timestamp::from_second(t.as_second()).unwrap_or(t)
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::ToSpan;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + second.seconds() + 123.milliseconds()
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let mut conditions = Vec::new();
+        assert!(set(
+            &mut conditions,
+            types::STARTED,
+            false,
+            "Waiting",
+            "a",
+            Some(1),
+            at(1)
+        ));
+        assert!(
+            !set(
+                &mut conditions,
+                types::STARTED,
+                false,
+                "Waiting",
+                "a",
+                Some(1),
+                at(2)
+            ),
+            "nothing changed"
+        );
+        assert!(set(
+            &mut conditions,
+            types::STARTED,
+            false,
+            "Waiting",
+            "b",
+            Some(1),
+            at(3)
+        ));
+        assert_eq!(
+            get(&conditions, types::STARTED).unwrap().last_transition_time.0,
+            whole_seconds(at(1))
+        );
+        assert!(set(
+            &mut conditions,
+            types::STARTED,
+            true,
+            "Started",
+            "b",
+            Some(1),
+            at(4)
+        ));
+        assert_eq!(
+            get(&conditions, types::STARTED).unwrap().last_transition_time.0,
+            whole_seconds(at(4))
+        );
+        assert!(is_true(&conditions, types::STARTED));
+        assert!(!is_true(&conditions, types::FAILED));
+        assert_eq!(conditions.len(), 1);
+    }
+
+    #[test]
+    fn a_condition_survives_the_wire_unchanged() {
+        let mut conditions = Vec::new();
+        set(
+            &mut conditions,
+            types::VALID,
+            true,
+            reasons::VALID,
+            "",
+            None,
+            at(1),
+        );
+        let wire = serde_json::to_string(&conditions).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Condition>>(&wire).unwrap(), conditions);
+    }
+
+    #[test]
+    fn a_message_is_cut_to_what_the_api_server_takes() {
+        let mut conditions = Vec::new();
+        let long = "ä".repeat(MAX_MESSAGE);
+        set(
+            &mut conditions,
+            types::VALID,
+            false,
+            reasons::INVALID,
+            long.clone(),
+            None,
+            at(1),
+        );
+        assert!(conditions[0].message.len() <= MAX_MESSAGE);
+        assert!(
+            !set(
+                &mut conditions,
+                types::VALID,
+                false,
+                reasons::INVALID,
+                long,
+                None,
+                at(2)
+            ),
+            "the same message is the same after the cut"
+        );
+    }
+}

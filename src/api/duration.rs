@@ -259,7 +259,7 @@ mod tests {
             let mut expected = 0_u128;
             for (whole, fraction, unit) in &parts {
                 let (name, scale) = UNITS[*unit];
-                text.push_str(&format!("{whole}.{fraction}{name}"));
+                text = format!("{text}{whole}.{fraction}{name}");
                 // The reference counts digit by digit, without the arithmetic of the parser.
                 expected += u128::from(*whole) * scale;
                 let mut pico_scale = scale * 1_000_000_000_000;

@@ -150,3 +150,58 @@ pub struct CheckSeverities {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Severity>,
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{Severity::*, *};
+
+    fn checks(yaml: &str) -> HealthChecks {
+        serde_yaml::from_str(yaml).unwrap()
+    }
+
+    #[rstest]
+    #[case("{}", true)]
+    #[case("{checkDegradedOperators: false}", false)]
+    #[case("{skipDegradedOperatorsCheck: true}", false)]
+    #[case("{skipDegradedOperatorsCheck: false}", true)]
+    // Ours wins over the peer's spelling; validation reports the contradiction.
+    #[case("{checkDegradedOperators: true, skipDegradedOperatorsCheck: true}", true)]
+    fn operators_are_checked_unless_told_otherwise(#[case] yaml: &str, #[case] expected: bool) {
+        assert_eq!(checks(yaml).checks_operators(), expected);
+        assert_eq!(checks(yaml).operators(), expected.then_some(Block));
+    }
+
+    #[rstest]
+    #[case("{}", Some(Warn))]
+    #[case("{checkCriticalAlerts: true}", Some(Block))]
+    #[case("{checkCriticalAlerts: false}", None)]
+    #[case("{severity: {criticalAlerts: Block}}", Some(Block))]
+    #[case("{checkCriticalAlerts: true, severity: {criticalAlerts: Warn}}", Some(Warn))]
+    #[case("{checkCriticalAlerts: false, severity: {criticalAlerts: Block}}", None)]
+    fn alerts_block_only_where_asked_for(#[case] yaml: &str, #[case] expected: Option<Severity>) {
+        assert_eq!(checks(yaml).critical_alerts(), expected);
+    }
+
+    #[test]
+    fn the_other_checks_have_their_defaults_and_can_be_softened() {
+        let defaults = HealthChecks::default();
+        assert_eq!(defaults.cluster_version(), Block);
+        assert_eq!(defaults.machine_config_pools(), Some(Block));
+        assert_eq!(defaults.nodes(), Warn);
+        assert_eq!(defaults.timeout(), SignedDuration::from_hours(1));
+
+        let changed = checks(
+            "{timeout: 30m, checkMachineConfigPools: false, customQueries: [{query: a}, {query: b, severity: Warn}],
+              severity: {clusterVersion: Warn, operators: Warn, nodes: Block}}",
+        );
+        assert_eq!(changed.cluster_version(), Warn);
+        assert_eq!(changed.operators(), Some(Warn));
+        assert_eq!(changed.machine_config_pools(), None);
+        assert_eq!(changed.nodes(), Block);
+        assert_eq!(changed.timeout(), SignedDuration::from_mins(30));
+        let severities: Vec<Severity> = changed.custom_queries.iter().map(CustomQuery::severity).collect();
+        assert_eq!(severities, [Block, Warn]);
+    }
+}

@@ -228,3 +228,147 @@ impl WorkflowConfig {
         self.ttl.as_ref()?.get().ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::ToSpan;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::upgrade_job::UpgradeJobSpec;
+
+    fn pool(name: &str, labels: &serde_json::Value) -> MachineConfigPool {
+        serde_json::from_value(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "MachineConfigPool",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {}
+        }))
+        .unwrap()
+    }
+
+    fn config(yaml: &str) -> JobConfig {
+        serde_yaml::from_str(yaml).unwrap()
+    }
+
+    #[rstest]
+    #[case("{}", None)]
+    #[case("{machineConfigPools: [{matchLabels: {}}]}", None)]
+    #[case("{machineConfigPools: [{delayUpgrade: {delayMin: 1h}}]}", None)]
+    #[case(
+        "{machineConfigPools: [{matchLabels: {a: c}, delayUpgrade: {delayMin: 1h}}]}",
+        None
+    )]
+    #[case("{machineConfigPools: [{matchLabels: {a: b}, delayUpgrade: {delayMin: 1h}}]}", Some((0, 1)))]
+    #[case("{machineConfigPools: [{matchLabels: {}, delayUpgrade: {startAfter: 1h}}]}", Some((0, 1)))]
+    // The first with a delay wins; one without hides nothing.
+    #[case(
+        "{machineConfigPools: [{matchLabels: {}}, {matchLabels: {}, delayUpgrade: {delayMin: 0s, delayMax: 1h}},
+          {matchLabels: {}, delayUpgrade: {delayMin: 2h}}, {matchLabels: {}, delayUpgrade: {delayMin: 3h}}]}",
+        Some((2, 2))
+    )]
+    fn a_pool_is_held_by_the_first_entry_with_a_delay(
+        #[case] yaml: &str,
+        #[case] expected: Option<(usize, i64)>,
+    ) {
+        let expected = expected.map(|(index, hours)| (index, SignedDuration::from_hours(hours)));
+        assert_eq!(
+            config(yaml).hold_of(&pool("worker", &json!({"a": "b"}))),
+            expected
+        );
+    }
+
+    #[rstest]
+    #[case(pool("master", &json!({})))]
+    #[case(pool("infra", &json!({"operator.machineconfiguration.openshift.io/required-for-upgrade": ""})))]
+    fn the_control_planes_pools_are_never_held_or_paused(#[case] pool: MachineConfigPool) {
+        let config = config(
+            "{machineConfigPools: [{matchLabels: {}, delayUpgrade: {delayMin: 1h}}],
+              pauseMachineConfigPoolsOnFailure: {enabled: true}}",
+        );
+        assert_eq!(config.hold_of(&pool), None);
+        assert!(!config.pauses_on_failure(&pool));
+        assert!(config.machine_config_pools[0].names(&pool), "but it is named");
+    }
+
+    #[rstest]
+    #[case("{}", false)]
+    #[case("{pauseMachineConfigPoolsOnFailure: {selector: {}}}", false)]
+    #[case("{pauseMachineConfigPoolsOnFailure: {enabled: true}}", true)]
+    #[case("{pauseMachineConfigPoolsOnFailure: {enabled: true, selector: {}}}", true)]
+    #[case(
+        "{pauseMachineConfigPoolsOnFailure: {enabled: true, selector: {matchLabels: {a: b}}}}",
+        true
+    )]
+    #[case(
+        "{pauseMachineConfigPoolsOnFailure: {enabled: true, selector: {matchLabels: {a: c}}}}",
+        false
+    )]
+    fn pools_are_paused_on_failure_where_enabled_and_selected(#[case] yaml: &str, #[case] expected: bool) {
+        assert_eq!(
+            config(yaml).pauses_on_failure(&pool("worker", &json!({"a": "b"}))),
+            expected
+        );
+    }
+
+    #[rstest]
+    #[case("{}", None, None)]
+    #[case("{delayMin: 1h, delayMax: 2h}", Some(1), Some(2))]
+    #[case("{startAfter: 1h, startBefore: 2h}", Some(1), Some(2))]
+    #[case(
+        "{delayMin: 1h, startAfter: 5h, delayMax: 2h, startBefore: 5h}",
+        Some(1),
+        Some(2)
+    )]
+    #[case("{delayMin: 0s, delayMax: 0s}", None, None)]
+    #[case("{delayMin: soon, delayMax: -1h}", None, None)]
+    fn delays_have_two_spellings_and_zero_is_none(
+        #[case] yaml: &str,
+        #[case] min: Option<i64>,
+        #[case] max: Option<i64>,
+    ) {
+        let entry = PoolConfig {
+            delay_upgrade: Some(serde_yaml::from_str(yaml).unwrap()),
+            ..PoolConfig::default()
+        };
+        assert_eq!(entry.delay_min(), min.map(SignedDuration::from_hours));
+        assert_eq!(entry.delay_max(), max.map(SignedDuration::from_hours));
+    }
+
+    #[rstest]
+    #[case("{}", 12)]
+    #[case("{upgradeTimeout: 2h}", 2)]
+    #[case("{upgradeTimeout: 1d}", 12)]
+    fn the_deadline_counts_from_start_after(#[case] yaml: &str, #[case] hours: i64) {
+        let start: jiff::Timestamp = "2026-01-01T22:00:00Z".parse().unwrap();
+        let mut spec: UpgradeJobSpec =
+            serde_json::from_value(json!({"startAfter": start, "startBefore": "2026-01-01T23:00:00Z"}))
+                .unwrap();
+        spec.config = config(yaml);
+        assert_eq!(spec.upgrade_deadline(), start + hours.hours());
+        assert!(spec.check_availability());
+        assert!(!spec.allow_downgrade());
+    }
+
+    #[test]
+    fn a_deadline_beyond_the_calendar_is_its_end() {
+        let mut spec: UpgradeJobSpec = serde_json::from_value(
+            json!({"startAfter": "9999-01-01T22:00:00Z", "startBefore": "9999-01-01T23:00:00Z"}),
+        )
+        .unwrap();
+        spec.config = config("{upgradeTimeout: 2562047h}");
+        assert_eq!(spec.upgrade_deadline(), jiff::Timestamp::MAX);
+    }
+
+    #[test]
+    fn engine_and_ttl_are_as_configured() {
+        assert_eq!(config("{}").engine(), None);
+        let config = config("{workflow: {engine: argo, ttl: 24h}}");
+        assert_eq!(config.engine(), Some(EngineChoice::Argo));
+        assert_eq!(
+            config.workflow.unwrap().ttl(),
+            Some(SignedDuration::from_hours(24))
+        );
+    }
+}

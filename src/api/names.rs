@@ -8,9 +8,11 @@ pub const MAX: usize = 63;
 /// First `n` hex digits of the SHA-256 of `text`.
 pub fn hash(text: &str, n: usize) -> String {
     let digest = Sha256::digest(text.as_bytes());
-    let mut hex: String = digest.iter().map(|b| format!("{b:02x}")).collect();
-    hex.truncate(n);
-    hex
+    let digits = digest.iter().flat_map(|b| [b >> 4, b & 15]);
+    digits
+        .filter_map(|d| char::from_digit(u32::from(d), 16))
+        .take(n)
+        .collect()
 }
 
 /// `text` where it fits into `max` characters, else its beginning and 10 hex digits of its hash.

@@ -103,3 +103,18 @@ pub struct ObservedNodeDrain {
     /// When it was first seen.
     pub observed_time: Time,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grace_of_zero_is_never() {
+        let spec: NodeForceDrainSpec = serde_yaml::from_str(
+            "{nodeSelector: {}, nodeDrainGracePeriod: 15m, podForceDeleteGracePeriod: 0s}",
+        )
+        .unwrap();
+        assert_eq!(spec.delete_after(), Some(SignedDuration::from_mins(15)));
+        assert_eq!(spec.kill_after(), None);
+    }
+}

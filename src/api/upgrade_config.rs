@@ -249,3 +249,62 @@ pub struct NextPossibleSchedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn spec(rest: &str) -> UpgradeConfigSpec {
+        let yaml = format!("{{schedule: {{cron: '@weekly'}}, jobTemplate: {{spec: {{}}}}, {rest}}}");
+        serde_yaml::from_str(&yaml).unwrap()
+    }
+
+    #[test]
+    fn durations_have_their_defaults() {
+        let hours = SignedDuration::from_hours;
+        let of = |s: &UpgradeConfigSpec| {
+            (
+                s.pin_version_window(),
+                s.max_upgrade_start_delay(),
+                s.max_scheduling_delay(),
+            )
+        };
+        assert_eq!(of(&spec("")), (hours(0), hours(1), hours(1)));
+        let all = "pinVersionWindow: 4h, maxUpgradeStartDelay: 2h, maxSchedulingDelay: 3h";
+        assert_eq!(of(&spec(all)), (hours(4), hours(2), hours(3)));
+    }
+
+    #[rstest]
+    #[case("", Some(4), None)]
+    #[case("successfulJobsHistoryLimit: 2, failedJobsHistoryLimit: 3", Some(2), Some(3))]
+    #[case("successfulJobsHistoryLimit: 0, failedJobsHistoryLimit: 0", None, None)]
+    #[case("successfulJobsHistoryLimit: -1, failedJobsHistoryLimit: -1", None, None)]
+    fn a_history_limit_of_zero_or_less_keeps_all(
+        #[case] rest: &str,
+        #[case] successful: Option<usize>,
+        #[case] failed: Option<usize>,
+    ) {
+        assert_eq!(spec(rest).successful_jobs_history_limit(), successful);
+        assert_eq!(spec(rest).failed_jobs_history_limit(), failed);
+    }
+
+    #[rstest]
+    #[case("{cron: a}", None, None)]
+    #[case("{cron: a, location: '', isoWeek: ''}", None, None)]
+    #[case("{cron: a, location: Local}", None, None)]
+    #[case(
+        "{cron: a, location: Europe/Zurich, isoWeek: '@odd'}",
+        Some("Europe/Zurich"),
+        Some("@odd")
+    )]
+    fn empty_and_local_mean_the_default(
+        #[case] yaml: &str,
+        #[case] zone: Option<&str>,
+        #[case] week: Option<&str>,
+    ) {
+        let schedule: Schedule = serde_yaml::from_str(yaml).unwrap();
+        assert_eq!((schedule.location(), schedule.iso_week()), (zone, week));
+    }
+}

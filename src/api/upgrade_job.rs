@@ -75,11 +75,9 @@ pub use super::job_config::{
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.startAfter < self.startBefore")
-        .message("startBefore must be later than startAfter: the job starts between the two")
-        .field_path(".startBefore"),
+        .message("startBefore must be later than startAfter: the job starts between the two"),
     validation = Rule::new("has(self.desiredVersion) == has(oldSelf.desiredVersion)")
-        .message("desiredVersion cannot be changed: create another UpgradeJob")
-        .field_path(".desiredVersion"),
+        .message("desiredVersion cannot be changed: create another UpgradeJob"),
     validation = Rule::new(SAME_SELECTORS).message(
         "matchLabels of config.machineConfigPools cannot be changed, and no entry added or removed: \
          create another UpgradeJob (delays may be edited)"

@@ -52,7 +52,6 @@ use serde::{Deserialize, Serialize};
         .message("write exactly one of template (a Kubernetes Job), templateRef (Argo) and taskRef (Tekton)"),
     validation = Rule::new(HAS_CONTAINER)
         .message("template.spec.template.spec.containers must name at least one container")
-        .field_path(".template")
 )]
 pub struct UpgradeJobHookSpec {
     /// Events to run at: Create (the version is pinned), Start, UpgradeComplete (healthy; held pools may still
@@ -273,5 +272,60 @@ impl UpgradeJobHook {
             RunPolicy::All => true,
             RunPolicy::Next => self.claimed_by().is_none_or(|c| c.uid == job_uid),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn hook(spec: &serde_json::Value, status: &serde_json::Value) -> UpgradeJobHook {
+        serde_json::from_value(json!({
+            "apiVersion": "managedupgrade.appuio.io/v1beta1",
+            "kind": "UpgradeJobHook",
+            "metadata": {"name": "a"},
+            "spec": spec,
+            "status": status
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_defaults_are_all_and_ignore() {
+        let hook = hook(&json!({}), &json!({}));
+        assert_eq!(hook.spec.run(), RunPolicy::All);
+        assert_eq!(hook.spec.failure_policy(), FailurePolicy::Ignore);
+        assert!(hook.selects(&BTreeMap::new()), "no selector selects every job");
+    }
+
+    #[rstest]
+    #[case(HookEvent::Create, FailurePolicy::Abort)]
+    #[case(HookEvent::Start, FailurePolicy::Abort)]
+    #[case(HookEvent::UpgradeComplete, FailurePolicy::Abort)]
+    #[case(HookEvent::MachineConfigPoolUnpause, FailurePolicy::Abort)]
+    #[case(HookEvent::Success, FailurePolicy::Ignore)]
+    #[case(HookEvent::Failure, FailurePolicy::Ignore)]
+    #[case(HookEvent::Finish, FailurePolicy::Ignore)]
+    fn a_hook_after_the_end_cannot_abort(#[case] event: HookEvent, #[case] expected: FailurePolicy) {
+        let hook = hook(&json!({"failurePolicy": "Abort"}), &json!({}));
+        assert_eq!(hook.spec.failure_policy_at(event), expected);
+        assert_eq!(serde_json::to_value(event).unwrap(), event.as_str());
+    }
+
+    #[rstest]
+    #[case("All", json!({"claimedBy": {"name": "other", "uid": "2"}}), true)]
+    #[case("Next", json!({}), true)]
+    #[case("Next", json!({"claimedBy": {"apiVersion": "", "kind": "", "name": "", "uid": ""}}), true)]
+    #[case("Next", json!({"claimedBy": {"name": "mine", "uid": "1"}}), true)]
+    #[case("Next", json!({"claimedBy": {"name": "other", "uid": "2"}}), false)]
+    fn a_claimed_hook_is_open_to_its_claimant_only(
+        #[case] run: &str,
+        #[case] status: serde_json::Value,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(hook(&json!({"run": run}), &status).is_open_to("1"), expected);
     }
 }

@@ -42,8 +42,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.start < self.end")
-    .message("end must be later than start: the window lasts from start to just before end")
-    .field_path(".end"))]
+    .message("end must be later than start: the window lasts from start to just before end"))]
 pub struct UpgradeSuspensionWindowSpec {
     /// First instant of the window.
     pub start: Time,

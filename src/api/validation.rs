@@ -18,7 +18,7 @@ use super::{
     cluster_version::ClusterVersion,
     health_check::HealthChecks,
     job_config::{DelayUpgrade, JobConfig, PoolConfig},
-    label_selector::label_selector_problem,
+    label_selector::{Selector, label_selector_problem},
     upgrade_job::DesiredVersion,
     upgrade_job_hook::{TaskRef, TemplateRef},
 };
@@ -339,13 +339,13 @@ impl Found {
 
     fn pool_config(&mut self, field: &str, entry: &PoolConfig, pools: &[MachineConfigPool]) {
         let field = format!("{field}.matchLabels");
-        if let Some(problem) = entry.match_labels.as_ref().and_then(|s| s.problem()) {
+        if let Some(problem) = entry.match_labels.as_ref().and_then(Selector::problem) {
             self.add(&field, problem);
         }
-        let named: Vec<&MachineConfigPool> = pools.iter().filter(|p| entry.names(p)).collect();
-        let only_required = !named.is_empty() && named.iter().all(|p| p.is_required_for_upgrade());
+        let selected: Vec<&MachineConfigPool> = pools.iter().filter(|p| entry.names(p)).collect();
+        let only_required = !selected.is_empty() && selected.iter().all(|p| p.is_required_for_upgrade());
         if entry.delay_min().is_some() && only_required {
-            let names: Vec<String> = named.iter().map(|p| p.name_any()).collect();
+            let names: Vec<String> = selected.iter().map(|p| p.name_any()).collect();
             self.add(
                 field,
                 format!(
