@@ -50,10 +50,16 @@ pub enum Error {
 /// Runs `upgrade-operator crds`.
 pub fn run(args: &Args) -> Result<(), Error> {
     match &args.out {
-        None => std::io::stdout()
-            .write_all(yaml()?.as_bytes())
-            .map_err(Error::Print),
+        None => print(&yaml()?),
         Some(folder) => write_files(folder),
+    }
+}
+
+fn print(text: &str) -> Result<(), Error> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // The reader has seen enough, as in `crds | head`.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(Error::Print),
     }
 }
 
