@@ -12,6 +12,7 @@ pub mod hooks;
 pub mod http;
 pub mod lifecycle;
 pub mod openshift;
+pub mod pinning;
 pub mod plan;
 pub mod pools;
 pub mod schedule;

@@ -28,6 +28,8 @@ pub mod types {
     pub const SUSPENDED: &str = "Suspended";
     /// Whether a next run is known.
     pub const SCHEDULED: &str = "Scheduled";
+    /// Whether the newest run that was due made no job though nothing suspended it.
+    pub const RUN_MISSED: &str = "RunMissed";
 }
 
 /// Condition reasons. The first block is the peer's.
@@ -63,6 +65,24 @@ pub mod reasons {
     pub const UNSUPPORTED_TOPOLOGY: &str = "UnsupportedTopology";
     pub const INVALID: &str = "Invalid";
     pub const VALID: &str = "Valid";
+    /// The next run makes a job.
+    pub const SCHEDULED: &str = "Scheduled";
+    /// `schedule.suspend` is set.
+    pub const SCHEDULE_SUSPENDED: &str = "ScheduleSuspended";
+    /// An UpgradeSuspensionWindow is in the way.
+    pub const SUSPENSION_WINDOW: &str = "SuspensionWindow";
+    /// Nothing suspends the next run.
+    pub const NOT_SUSPENDED: &str = "NotSuspended";
+    /// The ClusterVersion cannot say which updates there are.
+    pub const UPDATES_UNKNOWN: &str = "UpdatesUnknown";
+    /// A job of the same config has not ended.
+    pub const PREVIOUS_JOB_RUNNING: &str = "PreviousJobRunning";
+    /// The dates of the schedule never come.
+    pub const NEVER_RUNS: &str = "NeverRuns";
+    /// Nobody looked in time.
+    pub const NOT_CREATED_IN_TIME: &str = "NotCreatedInTime";
+    /// The UpgradeJob of a run was created.
+    pub const JOB_CREATED: &str = "JobCreated";
 }
 
 /// `True` or `False` as conditions spell them.

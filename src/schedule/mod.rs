@@ -5,9 +5,11 @@
 //! - [`time_zone`]: zones, and which instant a wall-clock time is
 //! - [`occurrences`]: the three together, a [`Schedule`]
 //! - [`suspension`]: the windows without upgrades
+//! - [`forecast`]: what will become of a coming run, and why
 //! - [`version`]: which of the offered versions
 
 pub mod cron;
+pub mod forecast;
 pub mod iso_week;
 pub mod occurrences;
 pub mod suspension;

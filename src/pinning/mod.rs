@@ -1,0 +1,146 @@
+//! The life of an UpgradeConfig: pure. A run is pinned some time ahead (its version chosen, its UpgradeJob created), or
+//! it is recorded why not; finished jobs beyond the limits go.
+//!
+//! One run, one job: a run is decided once, in order, and `status.lastScheduledUpgrade` is the newest that was. A job
+//! is first created and seen, then recorded; a run that makes none is recorded when nothing can make it happen any more.
+//!
+//! What time does to a run, with `due` = run − `pinVersionWindow` (or, where it was still waiting for the run before
+//! it, that one's instant):
+//!
+//! | until | happens |
+//! |---|---|
+//! | `due` | nothing; the pin is announced |
+//! | `due` + `maxSchedulingDelay` | the job is created, as soon as nothing is in the way |
+//! | the run | the same, where a suspension or an unknown list of updates was in the way until now |
+//! | after that | the run is recorded as suspended or missed, never made up for |
+
+pub mod history;
+pub mod job;
+mod runs;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{UpgradeConfig, UpgradeJob, upgrade_config::UpgradeConfigStatus},
+    schedule::{Parsed, Schedule, Zones},
+    world::World,
+};
+
+/// What is the same for all configs.
+#[derive(Clone, Debug)]
+pub struct ConfigSettings {
+    /// Time zones and the default location.
+    pub zones: Zones,
+    /// When we last changed the channel of the ClusterVersion.
+    pub channel_changed_at: Option<Timestamp>,
+}
+
+/// What to do: create, then status; deletes and notices at any time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigDecision {
+    /// The job to create. Its run is recorded by the decision after the one that sees it.
+    pub create: Option<UpgradeJob>,
+    /// Name of a job that was found for a run that was not recorded yet.
+    pub adopted: Option<String>,
+    /// Jobs beyond the history limits, by name and UID.
+    pub delete_jobs: Vec<(String, String)>,
+    /// The status as it shall be.
+    pub status: UpgradeConfigStatus,
+    /// What to tell people.
+    pub notices: Vec<Notice>,
+    /// When time alone may change the decision.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// A Kubernetes Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whether it is a warning.
+    pub warning: bool,
+    /// One word.
+    pub reason: String,
+    /// For people.
+    pub note: String,
+}
+
+/// Decides what to do for a config now. A config that is being deleted is left as it is.
+pub fn decide(
+    config: &UpgradeConfig,
+    world: &World,
+    now: Timestamp,
+    settings: &ConfigSettings,
+) -> ConfigDecision {
+    let old = config.status.clone().unwrap_or_default();
+    if config.metadata.deletion_timestamp.is_some() {
+        return ConfigDecision {
+            create: None,
+            adopted: None,
+            delete_jobs: Vec::new(),
+            status: old,
+            notices: Vec::new(),
+            wake_at: None,
+        };
+    }
+    let jobs: Vec<&UpgradeJob> = world.jobs.iter().filter(|j| job::is_of(j, config)).collect();
+    let delete_jobs = history::beyond(config, &jobs);
+    let (parsed, problems) = validate(config, settings);
+    let view = status::View { config, old, now };
+    let decision = match parsed {
+        Some(_) if let Some(why) = unsupported_topology(world) => view.unsupported(why),
+        Some(parsed) if problems.is_empty() => {
+            let scene = runs::Scene {
+                config,
+                world,
+                now,
+                settings,
+                schedule: &parsed.schedule,
+                jobs: &jobs,
+            };
+            view.valid(&scene, &scene.walk(), &parsed.warnings)
+        }
+        Some(_) | None => view.invalid(&problems),
+    };
+    ConfigDecision {
+        delete_jobs,
+        ..decision
+    }
+}
+
+/// The schedule, and everything that is wrong with the config.
+fn validate(config: &UpgradeConfig, settings: &ConfigSettings) -> (Option<Parsed>, Vec<String>) {
+    let spec = &config.spec;
+    let durations = [
+        ("spec.pinVersionWindow", &spec.pin_version_window),
+        ("spec.maxUpgradeStartDelay", &spec.max_upgrade_start_delay),
+        ("spec.maxSchedulingDelay", &spec.max_scheduling_delay),
+    ];
+    let mut problems: Vec<String> = durations
+        .into_iter()
+        .filter_map(|(field, duration)| Some(format!("{field}: {}", duration.as_ref()?.get().err()?)))
+        .collect();
+    match Schedule::parse(&spec.schedule, &settings.zones) {
+        Ok(parsed) => (Some(parsed), problems),
+        Err(error) => {
+            problems.push(error.to_string());
+            (None, problems)
+        }
+    }
+}
+
+/// Why this cluster cannot be upgraded by us.
+fn unsupported_topology(world: &World) -> Option<&'static str> {
+    if world.control_plane_topology.as_deref() == Some("External") {
+        Some(
+            "the control plane is hosted outside of this cluster (Infrastructure controlPlaneTopology External); \
+             upgrade it where it is hosted",
+        )
+    } else if world.pools.is_empty() {
+        Some("this cluster has no MachineConfigPools; its nodes are upgraded by something else")
+    } else {
+        None
+    }
+}

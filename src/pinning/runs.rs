@@ -1,0 +1,319 @@
+//! Which runs are decided now, and how.
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+
+use super::{ConfigSettings, job};
+use crate::{
+    api::{
+        UpgradeConfig, UpgradeJob, UpgradeSuspensionWindow,
+        conditions::{self, reasons, types},
+    },
+    schedule::{
+        Schedule, forecast,
+        suspension::{self, describe},
+        version::{self, Choice},
+    },
+    text,
+    world::World,
+};
+
+/// Timers are late: something that ends at an instant may still be followed by what begins there.
+const GRACE: SignedDuration = SignedDuration::from_mins(1);
+/// How often the list of updates is looked at while it is unknown; a change of the ClusterVersion is seen at once.
+const POLL: SignedDuration = SignedDuration::from_mins(1);
+/// So many runs are recorded in one go; the rest follows at once.
+const MAX_RUNS: usize = 1_000;
+
+/// What runs are decided from.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    pub config: &'a UpgradeConfig,
+    pub world: &'a World,
+    pub now: Timestamp,
+    pub settings: &'a ConfigSettings,
+    pub schedule: &'a Schedule,
+    /// The jobs of this config.
+    pub jobs: &'a [&'a UpgradeJob],
+}
+
+/// What became of the runs until now, and which comes next.
+#[derive(Debug, PartialEq)]
+pub struct Walk<'a> {
+    /// Runs that were decided now, oldest first.
+    pub decided: Vec<(Timestamp, Decided<'a>)>,
+    /// The one that is not decided yet.
+    pub next: Next,
+}
+
+/// A run that needs no further look.
+#[derive(Debug, PartialEq)]
+pub enum Decided<'a> {
+    /// Its job is there.
+    Created(&'a UpgradeJob),
+    /// It made no job because of a suspension.
+    Suspended(Block),
+    /// It made no job though nothing suspended it.
+    Missed(Block),
+}
+
+/// Why a run makes no job, now or at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Reason of the condition, one word.
+    pub reason: &'static str,
+    /// For people, without a full stop.
+    pub why: String,
+    /// When it ends by itself.
+    pub until: Option<Timestamp>,
+}
+
+/// The next run.
+#[derive(Debug, PartialEq)]
+pub enum Next {
+    /// There is none.
+    Never,
+    /// There are more to decide.
+    More,
+    /// Its job is created at `pin`.
+    Later { run: Timestamp, pin: Timestamp },
+    /// Its job is created as soon as the block is gone, until `limit`.
+    Blocked {
+        run: Timestamp,
+        limit: Timestamp,
+        block: Block,
+    },
+    /// Its job is created now.
+    Create {
+        run: Timestamp,
+        job: Box<UpgradeJob>,
+        why: Option<String>,
+    },
+}
+
+enum Look<'a> {
+    Decided(Decided<'a>),
+    Open(Next),
+}
+
+impl<'a> Scene<'a> {
+    /// Looks at the runs after the last that was decided, in order, until one that is open.
+    pub fn walk(&self) -> Walk<'a> {
+        let mut decided = Vec::new();
+        let mut reference = self.reference();
+        while decided.len() < MAX_RUNS {
+            let Some(run) = self.schedule.next_after(reference) else {
+                return Walk {
+                    decided,
+                    next: Next::Never,
+                };
+            };
+            match self.look(run) {
+                Look::Open(next) => return Walk { decided, next },
+                Look::Decided(how) => decided.push((run, how)),
+            }
+            reference = run;
+        }
+        Walk {
+            decided,
+            next: Next::More,
+        }
+    }
+
+    /// The newest run that was decided; of a config seen for the first time, its creation.
+    fn reference(&self) -> Timestamp {
+        let Some(last) = self.last() else {
+            return self
+                .config
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map_or(self.now, |t| t.0);
+        };
+        // A pinned run that the edited schedule no longer has must not hide the new ones before it.
+        if last > self.now && !self.schedule.contains(last) {
+            self.now
+        } else {
+            last
+        }
+    }
+
+    fn last(&self) -> Option<Timestamp> {
+        Some(self.config.status.as_ref()?.last_scheduled_upgrade.as_ref()?.0)
+    }
+
+    /// When the job of a run is to be created.
+    fn pin(&self, run: Timestamp) -> Timestamp {
+        run.saturating_sub(self.config.spec.pin_version_window())
+            .unwrap_or(run)
+    }
+
+    fn look(&self, run: Timestamp) -> Look<'a> {
+        if let Some(job) = self.job_of(run) {
+            return Look::Decided(Decided::Created(job));
+        }
+        let pin = self.pin(run);
+        if self.now < pin {
+            return Look::Open(Next::Later { run, pin });
+        }
+        // A suspension can be lifted until the run itself.
+        if let Some(block) = self.suspended(run) {
+            return if self.now >= run {
+                Look::Decided(Decided::Suspended(block))
+            } else {
+                Look::Open(Next::Blocked {
+                    run,
+                    limit: run,
+                    block,
+                })
+            };
+        }
+        let limit = self.create_by(run, pin);
+        let start_before = add(run, self.config.spec.max_upgrade_start_delay());
+        let is_late = self.now > limit || self.now >= start_before;
+        match self.blocked_now() {
+            Err(block) if is_late => Look::Decided(Decided::Missed(block)),
+            Ok(_) if is_late => Look::Decided(Decided::Missed(self.not_in_time(run, pin, limit))),
+            Err(block) => Look::Open(Next::Blocked { run, limit, block }),
+            Ok((version, why)) => {
+                let job = job::of_run(self.config, run, version.as_ref(), why.as_deref());
+                Look::Open(Next::Create {
+                    run,
+                    job: Box::new(job),
+                    why,
+                })
+            }
+        }
+    }
+
+    /// The job of this run, if there is one that stays.
+    pub fn job_of(&self, run: Timestamp) -> Option<&'a UpgradeJob> {
+        self.jobs.iter().find(|j| job::is_of_run(j, run)).copied()
+    }
+
+    /// What keeps this run from making a job, whenever it is created.
+    fn suspended(&self, run: Timestamp) -> Option<Block> {
+        if self.config.spec.schedule.suspend {
+            return Some(Block {
+                reason: reasons::SCHEDULE_SUSPENDED,
+                why: "spec.schedule.suspend is true".to_owned(),
+                until: None,
+            });
+        }
+        self.window_at(run).map(|window| self.in_window(window))
+    }
+
+    fn window_at(&self, t: Timestamp) -> Option<&'a UpgradeSuspensionWindow> {
+        suspension::window_matching_config(&self.world.windows, forecast::subject(self.config), t)
+    }
+
+    fn in_window(&self, window: &UpgradeSuspensionWindow) -> Block {
+        Block {
+            reason: reasons::SUSPENSION_WINDOW,
+            why: describe(window, self.schedule.zone()),
+            until: Some(window.spec.end.0),
+        }
+    }
+
+    /// What keeps a job from being created at this moment; otherwise its version, and what is to be said about it.
+    fn blocked_now(
+        &self,
+    ) -> Result<(Option<crate::api::upgrade_job::DesiredVersion>, Option<String>), Block> {
+        if let Some(window) = self.window_at(self.now) {
+            return Err(self.in_window(window));
+        }
+        if let Some(job) = self.unfinished() {
+            return Err(Block {
+                reason: reasons::PREVIOUS_JOB_RUNNING,
+                why: format!("UpgradeJob {} of this config has not ended", job.name_any()),
+                until: None,
+            });
+        }
+        let cluster_version = self.world.cluster_version.as_ref();
+        match version::choose(cluster_version, self.settings.channel_changed_at, self.now) {
+            Choice::Update { version, note } => Ok((Some(version), note)),
+            Choice::None { cause } => Ok((None, Some(format!("{cause}: hooks and pools only")))),
+            Choice::Unknown { why } => Err(Block {
+                reason: reasons::UPDATES_UNKNOWN,
+                why,
+                until: self.now.checked_add(POLL).ok(),
+            }),
+        }
+    }
+
+    /// A job that is under way, or will be. One that waits for a start that is no longer in the schedule will be
+    /// skipped as rescheduled, and must not keep the new run from being pinned.
+    pub fn unfinished(&self) -> Option<&'a UpgradeJob> {
+        self.jobs
+            .iter()
+            .find(|j| {
+                !job::is_finished(j) && (job::is_started(j) || self.schedule.contains(j.spec.start_after.0))
+            })
+            .copied()
+    }
+
+    /// Until when the job of a run may be created.
+    fn create_by(&self, run: Timestamp, pin: Timestamp) -> Timestamp {
+        let delay = self.config.spec.max_scheduling_delay().max(GRACE);
+        let due = self.last().map_or(pin, |last| pin.max(last.min(run)));
+        let opens = suspension::first_open(&self.world.windows, forecast::subject(self.config), due);
+        let end = add(run, GRACE);
+        let mut limit = add(due, delay);
+        if opens > due {
+            limit = limit.max(add(opens, delay).min(end));
+        }
+        if self.waited_for(run).is_some() {
+            limit.max(end)
+        } else {
+            limit
+        }
+    }
+
+    /// What this run waited for when it was last looked at, if that is something it may wait for until it begins.
+    fn waited_for(&self, run: Timestamp) -> Option<&'a str> {
+        let status = self.config.status.as_ref()?;
+        let scheduled = conditions::get(&status.conditions, types::SCHEDULED)?;
+        let is_of_run = status
+            .next_possible_schedules
+            .first()
+            .is_some_and(|next| next.time.0 == run);
+        let may_wait = matches!(
+            scheduled.reason.as_str(),
+            reasons::SCHEDULE_SUSPENDED | reasons::SUSPENSION_WINDOW | reasons::UPDATES_UNKNOWN
+        );
+        (scheduled.status == "False" && is_of_run && may_wait).then_some(scheduled.message.as_str())
+    }
+
+    fn not_in_time(&self, run: Timestamp, pin: Timestamp, limit: Timestamp) -> Block {
+        let zone = self.schedule.zone();
+        let created = self
+            .config
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .filter(|t| t.0 > pin);
+        let why = match (self.waited_for(run), created) {
+            (Some(message), _) => message.to_owned(),
+            (None, Some(created)) => format!(
+                "this config was created at {}, after its UpgradeJob was due at {}",
+                text::time(created.0, zone),
+                text::time(pin, zone)
+            ),
+            (None, None) => format!(
+                "its UpgradeJob was to be created between {} and {}, and the operator did not run then or the \
+                 config was changed since",
+                text::time(pin, zone),
+                text::time(limit, zone)
+            ),
+        };
+        Block {
+            reason: reasons::NOT_CREATED_IN_TIME,
+            why,
+            until: None,
+        }
+    }
+}
+
+fn add(t: Timestamp, d: SignedDuration) -> Timestamp {
+    t.saturating_add(d).unwrap_or(Timestamp::MAX)
+}

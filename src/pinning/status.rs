@@ -1,0 +1,351 @@
+//! Decisions as status and Events.
+
+use jiff::{Timestamp, ToSpan};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use super::{
+    ConfigDecision, Notice,
+    runs::{Block, Decided, Next, Scene, Walk},
+};
+use crate::{
+    api::{
+        UpgradeConfig, UpgradeJob, annotations,
+        conditions::{self, reasons, types},
+        upgrade_config::{NextPossibleSchedule, UpgradeConfigStatus},
+    },
+    schedule::forecast::{self, Forecast, Verdict},
+    text,
+};
+
+/// How many coming runs are shown.
+const SHOWN: usize = 10;
+
+/// The config and its status so far.
+pub struct View<'a> {
+    pub config: &'a UpgradeConfig,
+    pub old: UpgradeConfigStatus,
+    pub now: Timestamp,
+}
+
+impl View<'_> {
+    /// Nothing can be done before somebody mends the config.
+    pub fn invalid(self, problems: &[String]) -> ConfigDecision {
+        let message = problems.join("; ");
+        self.not_served(reasons::INVALID, &message)
+    }
+
+    /// Nothing can be done on this cluster.
+    pub fn unsupported(self, why: &str) -> ConfigDecision {
+        self.not_served(reasons::UNSUPPORTED_TOPOLOGY, why)
+    }
+
+    fn not_served(self, reason: &str, message: &str) -> ConfigDecision {
+        let mut draft = Draft::new(self);
+        if draft.condition(types::VALID, false, reason, message) {
+            draft.notice(true, reason, format!("no upgrades are scheduled: {message}"));
+        }
+        draft.condition(
+            types::SCHEDULED,
+            false,
+            reason,
+            "no run is scheduled: see the condition Valid",
+        );
+        draft.condition(
+            types::SUSPENDED,
+            false,
+            reason,
+            "no run is scheduled: see the condition Valid",
+        );
+        draft.status.next_possible_schedules = Vec::new();
+        draft.finish()
+    }
+
+    /// The config is served.
+    pub fn valid(self, scene: &Scene<'_>, walk: &Walk<'_>, warnings: &[String]) -> ConfigDecision {
+        let mut draft = Draft::new(self);
+        let message = if warnings.is_empty() {
+            "the config is valid".to_owned()
+        } else {
+            warnings.join("; ")
+        };
+        draft.condition(types::VALID, true, reasons::VALID, &message);
+        draft.record(scene, walk);
+        draft.show_next(scene);
+        draft.scheduled(scene, &walk.next);
+        draft.suspended();
+        draft.finish()
+    }
+}
+
+struct Draft<'a> {
+    config: &'a UpgradeConfig,
+    now: Timestamp,
+    status: UpgradeConfigStatus,
+    create: Option<UpgradeJob>,
+    adopted: Option<String>,
+    notices: Vec<Notice>,
+    wakes: Vec<Timestamp>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(view: View<'a>) -> Self {
+        let View { config, old, now } = view;
+        let observed_generation = config.metadata.generation;
+        Self {
+            config,
+            now,
+            status: UpgradeConfigStatus {
+                observed_generation,
+                ..old
+            },
+            create: None,
+            adopted: None,
+            notices: Vec::new(),
+            wakes: Vec::new(),
+        }
+    }
+
+    fn finish(self) -> ConfigDecision {
+        // An instant that has passed would be looked at again and again without anything new.
+        let soon = self.now.checked_add(1.second()).unwrap_or(self.now);
+        ConfigDecision {
+            create: self.create,
+            adopted: self.adopted,
+            delete_jobs: Vec::new(),
+            status: self.status,
+            notices: self.notices,
+            wake_at: self.wakes.into_iter().min().map(|t| t.max(soon)),
+        }
+    }
+
+    fn condition(&mut self, type_: &str, value: bool, reason: &str, message: &str) -> bool {
+        let generation = self.config.metadata.generation;
+        conditions::set(
+            &mut self.status.conditions,
+            type_,
+            value,
+            reason,
+            message,
+            generation,
+            self.now,
+        )
+    }
+
+    fn notice(&mut self, warning: bool, reason: &str, note: String) {
+        self.notices.push(Notice {
+            warning,
+            reason: reason.to_owned(),
+            note,
+        });
+    }
+
+    /// Runs that were decided: the newest is remembered, and what made no job is said.
+    fn record(&mut self, scene: &Scene<'_>, walk: &Walk<'_>) {
+        let Some((last, _)) = walk.decided.last() else {
+            return;
+        };
+        self.status.last_scheduled_upgrade = Some(Time(conditions::whole_seconds(*last)));
+        let mut suspended: Vec<(Timestamp, &Block)> = Vec::new();
+        let mut missed: Vec<(Timestamp, &Block)> = Vec::new();
+        for (run, how) in &walk.decided {
+            match how {
+                Decided::Created(job) => self.adopted = Some(job.name_any()),
+                Decided::Suspended(block) => suspended.push((*run, block)),
+                Decided::Missed(block) => missed.push((*run, block)),
+            }
+        }
+        if let Some(note) = summary(scene, &suspended, "suspended") {
+            let reason = suspended
+                .last()
+                .map_or(reasons::SUSPENSION_WINDOW, |(_, block)| block.reason);
+            self.notice(false, reason, note);
+        }
+        let newest_missed = missed.last().map(|(run, _)| *run);
+        if let (Some(note), Some((_, block))) = (summary(scene, &missed, "missed"), missed.last()) {
+            self.condition(types::RUN_MISSED, true, block.reason, &note);
+            self.notice(true, block.reason, note);
+        }
+        let created_after = walk
+            .decided
+            .iter()
+            .filter_map(|(run, how)| match how {
+                Decided::Created(job) => Some((*run, *job)),
+                Decided::Suspended(_) | Decided::Missed(_) => None,
+            })
+            .next_back()
+            .filter(|(run, _)| newest_missed.is_none_or(|missed| *run > missed));
+        if let Some((run, job)) = created_after
+            && conditions::is_true(&self.status.conditions, types::RUN_MISSED)
+        {
+            let message = format!(
+                "the run at {} has UpgradeJob {}",
+                time(scene, run),
+                job.name_any()
+            );
+            self.condition(types::RUN_MISSED, false, reasons::JOB_CREATED, &message);
+        }
+    }
+
+    fn show_next(&mut self, scene: &Scene<'_>) {
+        let runs = scene.schedule.upcoming(self.now, SHOWN);
+        self.wakes.extend(runs.first());
+        let last = self.status.last_scheduled_upgrade.as_ref().map(|t| t.0);
+        self.status.next_possible_schedules = runs
+            .into_iter()
+            .map(|run| {
+                let Forecast { verdict, reason } = self.forecast(scene, run, last);
+                NextPossibleSchedule {
+                    time: Time(run),
+                    verdict: Some(verdict.as_str().to_owned()),
+                    reason: (!reason.is_empty()).then_some(reason),
+                }
+            })
+            .collect();
+    }
+
+    fn forecast(&self, scene: &Scene<'_>, run: Timestamp, last: Option<Timestamp>) -> Forecast {
+        let expected = forecast::forecast(self.config, &scene.world.windows, run, scene.schedule.zone());
+        match scene.job_of(run) {
+            Some(job) if expected.verdict == Verdict::WillRun => Forecast {
+                reason: describe_job(job),
+                ..expected
+            },
+            None if last.is_some_and(|last| run <= last) && expected.verdict == Verdict::WillRun => {
+                Forecast {
+                    verdict: Verdict::Missed,
+                    reason: conditions::get(&self.status.conditions, types::RUN_MISSED).map_or_else(
+                        || "it made no UpgradeJob in time".to_owned(),
+                        |c| c.message.clone(),
+                    ),
+                }
+            }
+            Some(_) | None => expected,
+        }
+    }
+
+    fn scheduled(&mut self, scene: &Scene<'_>, next: &Next) {
+        let (value, reason, message) = match next {
+            Next::Never => {
+                let message = "no date matches cron and isoWeek within 40 years; check day and month";
+                if self.condition(types::SCHEDULED, false, reasons::NEVER_RUNS, message) {
+                    self.notice(true, reasons::NEVER_RUNS, message.to_owned());
+                }
+                return;
+            }
+            Next::More => {
+                self.wakes.push(self.now);
+                (
+                    false,
+                    reasons::NOT_CREATED_IN_TIME,
+                    "runs of the past are being recorded".to_owned(),
+                )
+            }
+            Next::Later { run, pin } => {
+                self.wakes.push(*pin);
+                self.later(scene, *run, *pin)
+            }
+            Next::Blocked { run, limit, block } => {
+                self.wakes.push(*limit);
+                self.wakes.extend(block.until);
+                let message = format!(
+                    "run at {}: its UpgradeJob is not created yet: {}",
+                    time(scene, *run),
+                    block.why
+                );
+                (false, block.reason, message)
+            }
+            Next::Create { run, job, why } => {
+                self.create = Some(job.as_ref().clone());
+                let message = format!("run at {}: {}", time(scene, *run), describe_job(job));
+                let note = why.as_ref().map_or_else(|| message.clone(), |_| message.clone());
+                self.notice(false, reasons::JOB_CREATED, note);
+                (true, reasons::SCHEDULED, message)
+            }
+        };
+        self.condition(types::SCHEDULED, value, reason, &message);
+    }
+
+    fn later(&self, scene: &Scene<'_>, run: Timestamp, pin: Timestamp) -> (bool, &'static str, String) {
+        let Forecast { verdict, reason } =
+            forecast::forecast(self.config, &scene.world.windows, run, scene.schedule.zone());
+        let mut message = format!("next run at {}", time(scene, run));
+        let (value, word) = match verdict {
+            Verdict::WillRun | Verdict::Missed => {
+                if pin < run {
+                    message.push_str(&format!(", its UpgradeJob is created at {}", time(scene, pin)));
+                }
+                (true, reasons::SCHEDULED)
+            }
+            Verdict::Suspended => {
+                message.push_str(&format!(" is suspended: {reason}"));
+                (false, reasons::SUSPENSION_WINDOW)
+            }
+            Verdict::ScheduleSuspended => {
+                message.push_str(&format!(" is suspended: {reason}"));
+                (false, reasons::SCHEDULE_SUSPENDED)
+            }
+        };
+        if let Some(job) = scene.unfinished() {
+            message.push_str(&format!(
+                "; run at {}: {}",
+                time(scene, job.spec.start_after.0),
+                describe_job(job)
+            ));
+        }
+        (value, word, message)
+    }
+
+    /// Whether the next run that is shown is suspended.
+    fn suspended(&mut self) {
+        let next = self.status.next_possible_schedules.first();
+        let why = next.and_then(|n| n.reason.clone()).unwrap_or_default();
+        let verdict = next.and_then(|n| n.verdict.as_deref());
+        let (value, reason, message) = if verdict == Some(Verdict::ScheduleSuspended.as_str()) {
+            (true, reasons::SCHEDULE_SUSPENDED, why)
+        } else if verdict == Some(Verdict::Suspended.as_str()) {
+            (true, reasons::SUSPENSION_WINDOW, why)
+        } else {
+            (
+                false,
+                reasons::NOT_SUSPENDED,
+                "nothing suspends the next run".to_owned(),
+            )
+        };
+        self.condition(types::SUSPENDED, value, reason, &message);
+    }
+}
+
+fn time(scene: &Scene<'_>, t: Timestamp) -> String {
+    text::time(t, scene.schedule.zone())
+}
+
+/// Runs that made no job, in one sentence: the newest, and how many there were before it.
+fn summary(scene: &Scene<'_>, runs: &[(Timestamp, &Block)], what: &str) -> Option<String> {
+    let ((run, block), before) = runs.split_last()?;
+    let and = match before.len() {
+        0 => String::new(),
+        1 => " and the one before it".to_owned(),
+        n => format!(" and the {n} before it"),
+    };
+    let verb = if before.is_empty() { "was" } else { "were" };
+    Some(format!(
+        "the run at {}{and} {verb} {what}: {}",
+        time(scene, *run),
+        block.why
+    ))
+}
+
+/// A job for people: its name, its version, and what was said about the choice.
+fn describe_job(job: &UpgradeJob) -> String {
+    let version = job
+        .spec
+        .desired_version
+        .as_ref()
+        .and_then(|v| v.version.as_deref());
+    let to = version.map_or_else(|| "without an update".to_owned(), |v| format!("to {v}"));
+    match job.annotations().get(annotations::VERSION_CHOICE) {
+        Some(why) => format!("UpgradeJob {} {to} ({why})", job.name_any()),
+        None => format!("UpgradeJob {} {to}", job.name_any()),
+    }
+}
