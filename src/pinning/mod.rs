@@ -25,7 +25,8 @@ mod tests;
 use jiff::Timestamp;
 
 use crate::{
-    api::{UpgradeConfig, UpgradeJob, upgrade_config::UpgradeConfigStatus},
+    api::{UpgradeConfig, UpgradeJob, upgrade_config::UpgradeConfigStatus, validation},
+    lifecycle::Notice,
     schedule::{Parsed, Schedule, Zones},
     world::World,
 };
@@ -56,17 +57,6 @@ pub struct ConfigDecision {
     pub wake_at: Option<Timestamp>,
 }
 
-/// A Kubernetes Event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Whether it is a warning.
-    pub warning: bool,
-    /// One word.
-    pub reason: String,
-    /// For people.
-    pub note: String,
-}
-
 /// Decides what to do for a config now. A config that is being deleted is left as it is.
 pub fn decide(
     config: &UpgradeConfig,
@@ -87,22 +77,21 @@ pub fn decide(
     }
     let jobs: Vec<&UpgradeJob> = world.jobs.iter().filter(|j| job::is_of(j, config)).collect();
     let delete_jobs = history::beyond(config, &jobs);
-    let (parsed, problems) = validate(config, settings);
     let view = status::View { config, old, now };
-    let decision = match parsed {
-        Some(_) if let Some(why) = unsupported_topology(world) => view.unsupported(why),
-        Some(parsed) if problems.is_empty() => {
+    let decision = match (unsupported_topology(world), validate(config, world, settings)) {
+        (_, Err(problems)) => view.invalid(&validation::summary(&problems)),
+        (Some(why), Ok(_)) => view.unsupported(why),
+        (None, Ok(Parsed { schedule, warnings })) => {
             let scene = runs::Scene {
                 config,
                 world,
                 now,
                 settings,
-                schedule: &parsed.schedule,
+                schedule: &schedule,
                 jobs: &jobs,
             };
-            view.valid(&scene, &scene.walk(), &parsed.warnings)
+            view.valid(&scene, &scene.walk(), &warnings)
         }
-        Some(_) | None => view.invalid(&problems),
     };
     ConfigDecision {
         delete_jobs,
@@ -111,23 +100,17 @@ pub fn decide(
 }
 
 /// The schedule, and everything that is wrong with the config.
-fn validate(config: &UpgradeConfig, settings: &ConfigSettings) -> (Option<Parsed>, Vec<String>) {
-    let spec = &config.spec;
-    let durations = [
-        ("spec.pinVersionWindow", &spec.pin_version_window),
-        ("spec.maxUpgradeStartDelay", &spec.max_upgrade_start_delay),
-        ("spec.maxSchedulingDelay", &spec.max_scheduling_delay),
-    ];
-    let mut problems: Vec<String> = durations
-        .into_iter()
-        .filter_map(|(field, duration)| Some(format!("{field}: {}", duration.as_ref()?.get().err()?)))
-        .collect();
-    match Schedule::parse(&spec.schedule, &settings.zones) {
-        Ok(parsed) => (Some(parsed), problems),
-        Err(error) => {
-            problems.push(error.to_string());
-            (None, problems)
-        }
+fn validate(
+    config: &UpgradeConfig,
+    world: &World,
+    settings: &ConfigSettings,
+) -> Result<Parsed, Vec<validation::Problem>> {
+    let parsed = Schedule::parse(&config.spec.schedule, &settings.zones);
+    let schedule_problem = parsed.as_ref().err().map(ToString::to_string);
+    let problems = validation::upgrade_config(config, &world.pools, schedule_problem);
+    match parsed {
+        Ok(parsed) if problems.is_empty() => Ok(parsed),
+        Ok(_) | Err(_) => Err(problems),
     }
 }
 

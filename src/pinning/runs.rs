@@ -84,11 +84,7 @@ pub enum Next {
         block: Block,
     },
     /// Its job is created now.
-    Create {
-        run: Timestamp,
-        job: Box<UpgradeJob>,
-        why: Option<String>,
-    },
+    Create { run: Timestamp, job: Box<UpgradeJob> },
 }
 
 enum Look<'a> {
@@ -180,7 +176,6 @@ impl<'a> Scene<'a> {
                 Look::Open(Next::Create {
                     run,
                     job: Box::new(job),
-                    why,
                 })
             }
         }

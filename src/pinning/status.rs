@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
-    ConfigDecision, Notice,
+    ConfigDecision,
     runs::{Block, Decided, Next, Scene, Walk},
 };
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
         conditions::{self, reasons, types},
         upgrade_config::{NextPossibleSchedule, UpgradeConfigStatus},
     },
+    lifecycle::Notice,
     schedule::forecast::{self, Forecast, Verdict},
     text,
 };
@@ -30,9 +31,8 @@ pub struct View<'a> {
 
 impl View<'_> {
     /// Nothing can be done before somebody mends the config.
-    pub fn invalid(self, problems: &[String]) -> ConfigDecision {
-        let message = problems.join("; ");
-        self.not_served(reasons::INVALID, &message)
+    pub fn invalid(self, problems: &str) -> ConfigDecision {
+        self.not_served(reasons::INVALID, problems)
     }
 
     /// Nothing can be done on this cluster.
@@ -255,11 +255,10 @@ impl<'a> Draft<'a> {
                 );
                 (false, block.reason, message)
             }
-            Next::Create { run, job, why } => {
+            Next::Create { run, job } => {
                 self.create = Some(job.as_ref().clone());
                 let message = format!("run at {}: {}", time(scene, *run), describe_job(job));
-                let note = why.as_ref().map_or_else(|| message.clone(), |_| message.clone());
-                self.notice(false, reasons::JOB_CREATED, note);
+                self.notice(false, reasons::JOB_CREATED, message.clone());
                 (true, reasons::SCHEDULED, message)
             }
         };
@@ -269,31 +268,32 @@ impl<'a> Draft<'a> {
     fn later(&self, scene: &Scene<'_>, run: Timestamp, pin: Timestamp) -> (bool, &'static str, String) {
         let Forecast { verdict, reason } =
             forecast::forecast(self.config, &scene.world.windows, run, scene.schedule.zone());
-        let mut message = format!("next run at {}", time(scene, run));
-        let (value, word) = match verdict {
-            Verdict::WillRun | Verdict::Missed => {
-                if pin < run {
-                    message.push_str(&format!(", its UpgradeJob is created at {}", time(scene, pin)));
-                }
-                (true, reasons::SCHEDULED)
+        let (value, word, rest) = match verdict {
+            Verdict::WillRun | Verdict::Missed if pin < run => {
+                let rest = format!(", its UpgradeJob is created at {}", time(scene, pin));
+                (true, reasons::SCHEDULED, rest)
             }
-            Verdict::Suspended => {
-                message.push_str(&format!(" is suspended: {reason}"));
-                (false, reasons::SUSPENSION_WINDOW)
-            }
-            Verdict::ScheduleSuspended => {
-                message.push_str(&format!(" is suspended: {reason}"));
-                (false, reasons::SCHEDULE_SUSPENDED)
-            }
+            Verdict::WillRun | Verdict::Missed => (true, reasons::SCHEDULED, String::new()),
+            Verdict::Suspended => (
+                false,
+                reasons::SUSPENSION_WINDOW,
+                format!(" is suspended: {reason}"),
+            ),
+            Verdict::ScheduleSuspended => (
+                false,
+                reasons::SCHEDULE_SUSPENDED,
+                format!(" is suspended: {reason}"),
+            ),
         };
-        if let Some(job) = scene.unfinished() {
-            message.push_str(&format!(
-                "; run at {}: {}",
-                time(scene, job.spec.start_after.0),
-                describe_job(job)
-            ));
-        }
-        (value, word, message)
+        let pinned = scene.unfinished().map_or_else(String::new, |job| {
+            let start = time(scene, job.spec.start_after.0);
+            format!("; run at {start}: {}", describe_job(job))
+        });
+        (
+            value,
+            word,
+            format!("next run at {}{rest}{pinned}", time(scene, run)),
+        )
     }
 
     /// Whether the next run that is shown is suspended.

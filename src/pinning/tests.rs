@@ -569,14 +569,14 @@ fn unsupported_clusters_get_no_jobs(#[case] topology: &str, #[case] pools: bool,
 #[case(
     "/spec/schedule/cron",
     "0 22 * * 7",
-    "spec.schedule.cron: cron \"0 22 * * 7\": day of week"
+    "spec.schedule: cron \"0 22 * * 7\": day of week"
 )]
 #[case(
     "/spec/schedule/location",
     "UTC+2",
-    "spec.schedule.location: \"UTC+2\" is an offset"
+    "spec.schedule: location: \"UTC+2\" is an offset"
 )]
-#[case("/spec/schedule/isoWeek", "odd", "spec.schedule.isoWeek:")]
+#[case("/spec/schedule/isoWeek", "odd", "spec.schedule: isoWeek \"odd\"")]
 #[case(
     "/spec/pinVersionWindow",
     "4 hours",

@@ -13,20 +13,20 @@ use crate::api::upgrade_config;
 /// given ISO week comes back within 40 years).
 const HORIZON_YEARS: i16 = 40;
 
-/// A schedule that cannot be used; names the field.
+/// A schedule that cannot be used; names the field below `spec.schedule`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// The expression is wrong.
-    #[error("spec.schedule.cron: {0}")]
+    #[error("{0}")]
     Cron(#[from] CronError),
     /// The zone in front of the expression is wrong.
-    #[error("spec.schedule.cron: {0}")]
+    #[error("cron: {0}")]
     CronZone(ZoneError),
     /// The week is wrong.
-    #[error("spec.schedule.isoWeek: {0}")]
+    #[error("{0}")]
     IsoWeek(#[from] BadIsoWeek),
     /// The zone is wrong.
-    #[error("spec.schedule.location: {0}")]
+    #[error("location: {0}")]
     Location(ZoneError),
 }
 
@@ -236,20 +236,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case(
-        "0 22 * * 7",
-        "",
-        "",
-        "spec.schedule.cron: cron \"0 22 * * 7\": day of week \"7\""
-    )]
-    #[case(
-        "0 22 * * 2",
-        "@every",
-        "",
-        "spec.schedule.isoWeek: isoWeek \"@every\" is not"
-    )]
-    #[case("0 22 * * 2", "", "UTC+2", "spec.schedule.location: \"UTC+2\" is an offset")]
-    #[case("TZ=+02:00 0 22 * * 2", "", "", "spec.schedule.cron: \"+02:00\" is an offset")]
+    #[case("0 22 * * 7", "", "", "cron \"0 22 * * 7\": day of week \"7\"")]
+    #[case("0 22 * * 2", "@every", "", "isoWeek \"@every\" is not")]
+    #[case("0 22 * * 2", "", "UTC+2", "location: \"UTC+2\" is an offset")]
+    #[case("TZ=+02:00 0 22 * * 2", "", "", "cron: \"+02:00\" is an offset")]
     fn errors_name_the_field(
         #[case] cron: &str,
         #[case] week: &str,
