@@ -60,7 +60,7 @@ pub fn held_group(job: &UpgradeJob, index: usize, pools: &[MachineConfigPool]) -
     })
 }
 
-/// The pools of this entry: selected by it and by no earlier one, and not needed by the control plane.
+/// The pools that this entry holds: selected by it, by no earlier one with a delay, and not needed by the control plane.
 pub fn members<'a>(
     job: &UpgradeJob,
     index: usize,
@@ -68,24 +68,13 @@ pub fn members<'a>(
 ) -> Vec<&'a MachineConfigPool> {
     pools
         .iter()
-        .filter(|p| !p.is_required_for_upgrade() && entry_of(job, p) == Some(index))
+        .filter(|p| job.spec.config.hold_of(p).is_some_and(|(i, _)| i == index))
         .collect()
-}
-
-/// The entry that selects a pool; of several the first wins.
-fn entry_of(job: &UpgradeJob, pool: &MachineConfigPool) -> Option<usize> {
-    job.spec.config.machine_config_pools.iter().position(|entry| {
-        entry
-            .match_labels
-            .as_ref()
-            .is_some_and(|s| s.matches(pool.metadata.labels.as_ref()))
-    })
 }
 
 /// Whether a pool is held by this job.
 pub fn is_held(job: &UpgradeJob, pool: &MachineConfigPool) -> bool {
-    !pool.is_required_for_upgrade()
-        && entry_of(job, pool).is_some_and(|i| held_group(job, i, std::slice::from_ref(pool)).is_some())
+    job.spec.config.hold_of(pool).is_some()
 }
 
 /// Who paused a pool.
@@ -174,7 +163,8 @@ pub fn unsettled(world: &World) -> Option<String> {
             "operator machine-config is at {version}, the cluster at {}",
             newest.version
         )),
-        _ => None,
+        Some(_) => None,
+        None => Some("operator machine-config is not known".to_owned()),
     }
 }
 

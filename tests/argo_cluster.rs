@@ -3,6 +3,14 @@
 //! Needs a control plane with Argo Workflows and its `argo` command:
 //! `tests/cluster/lane up 4; eval "$(tests/cluster/lane env 4)"; cargo test --test argo_cluster -- --ignored`.
 
+// Helpers of tests may fail loudly, as tests do.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
 use std::{collections::BTreeMap, process::Command, time::Duration};
 
 use jiff::Timestamp;
@@ -144,6 +152,7 @@ impl Live {
         }
     }
 
+    #[allow(clippy::unused_self)]
     fn argo(&self, arguments: &[&str]) -> (bool, String) {
         let output = Command::new("argo")
             .args(["-n", NAMESPACE])

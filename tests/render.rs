@@ -1,5 +1,13 @@
 //! `upgrade-operator render` as a program: what goes where, and the exit code.
 
+// Helpers of tests may fail loudly, as tests do.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
 use assert_cmd::Command;
 use serde_json::Value;
 

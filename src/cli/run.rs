@@ -97,15 +97,16 @@ pub async fn run(args: Args) -> Result<(), Error> {
             if *now == missing {
                 return false;
             }
-            match &missing {
-                Some(what) => tracing::info!(missing = what, "not ready"),
-                None => tracing::info!("ready"),
+            if let Some(what) = &missing {
+                tracing::info!(missing = what, "not ready");
+            } else {
+                tracing::info!("ready");
             }
             now.clone_from(&missing);
             true
         });
     };
-    controller::run(client, settings, tell, stop).await;
+    Box::pin(controller::run(client, settings, tell, stop)).await;
     server.abort();
     tracing::info!("stopped");
     Ok(())

@@ -54,9 +54,14 @@ impl CallError {
         self.status().is_some_and(kube::core::Status::is_already_exists)
     }
 
-    /// The object does not exist.
+    /// The object does not exist. Not: its kind does not, which is what an API server says of kinds it has yet to load.
     pub fn is_not_found(&self) -> bool {
-        self.status().is_some_and(kube::core::Status::is_not_found)
+        self.status().is_some_and(|s| s.reason == "NotFound")
+    }
+
+    /// The API server finds the object wrong, and always will.
+    pub fn is_invalid(&self) -> bool {
+        self.status().is_some_and(kube::core::Status::is_invalid)
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::calls::{CallError, call};
 use crate::{
     api::{UpgradeJob, UpgradeJobHook, annotations, finalizers, upgrade_job::PauseReason},
-    hooks::select,
+    hooks::{select, tracker},
     openshift::{
         cluster_version::{self, ClusterVersion},
         machine_config_pool::MachineConfigPool,
@@ -54,7 +54,10 @@ impl Effects<'_> {
             Action::WithdrawDesiredUpdate { ours, restore } => self.withdraw(ours, restore.as_ref()).await,
             Action::PausePool { pool, reason } => self.pause(pool, *reason).await,
             Action::UnpausePool { pool } => self.unpause(pool).await,
-            Action::CreateHookJob(job) => self.create_hook_job(job).await,
+            Action::CreateHookJob(job) => match self.create_hook_job(job).await {
+                Err(error) if error.is_invalid() => self.refused(job, &error).await,
+                result => result,
+            },
             Action::ReleaseHookJob { name } => {
                 release_hook_job(self.client, &self.namespace(), self.world.hook_jobs.iter(), name).await
             }
@@ -207,6 +210,16 @@ impl Effects<'_> {
         }
     }
 
+    /// A Job that the API server refuses will never run: its hook has failed.
+    async fn refused(&mut self, job: &Job, error: &CallError) -> Result<(), CallError> {
+        let mut status = self.job.status.clone().unwrap_or_default();
+        let Some(entry) = tracker::refused(job, &error.to_string()) else {
+            return Ok(());
+        };
+        status.hook_tracker.push(entry);
+        self.write_status(&status).await
+    }
+
     async fn claim_hook(&self, name: &str) -> Result<(), CallError> {
         let attempt = format!("claim UpgradeJobHook {name}");
         let Some(hook) = self.world.hooks.iter().find(|h| h.name_any() == name) else {
@@ -232,19 +245,16 @@ impl Effects<'_> {
         );
         let mut all: Vec<String> = self.job.finalizers().to_vec();
         all.retain(|f| f != finalizers::UPGRADE_JOB);
-        let mut metadata = json!({"resourceVersion": self.job.resource_version()});
+        let mut owners = self.job.owner_references().to_vec();
         if protect {
             all.push(finalizers::UPGRADE_JOB.to_owned());
-            let owners: Vec<_> = self
-                .job
-                .owner_references()
-                .iter()
-                .filter(|o| o.kind != crate::api::UpgradeConfig::kind(&()))
-                .cloned()
-                .collect();
-            metadata["ownerReferences"] = json!(owners);
+            owners.retain(|o| o.kind != crate::api::UpgradeConfig::kind(&()));
         }
-        metadata["finalizers"] = json!(all);
+        let metadata = json!({
+            "resourceVersion": self.job.resource_version(),
+            "finalizers": all,
+            "ownerReferences": owners,
+        });
         let api: Api<UpgradeJob> = Api::namespaced(self.client.clone(), &self.namespace());
         let patch = Patch::Merge(json!({"metadata": metadata}));
         self.job = call(attempt, api.patch(&name, &params(), &patch)).await?;

@@ -20,8 +20,9 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
         Api::all(client.clone()).get(cluster_version::NAME),
     )
     .await?;
-    let pools: Option<kube::core::ObjectList<_>> =
-        found("list MachineConfigPools", Api::all(client.clone()).list(&list)).await?;
+    // A list that fails is "unknown", never "no pools".
+    let pools: kube::core::ObjectList<_> =
+        call("list MachineConfigPools", Api::all(client.clone()).list(&list)).await?;
     let hook_jobs: Api<k8s_openapi::api::batch::v1::Job> = Api::namespaced(client.clone(), namespace);
     let hook_jobs = call(
         "list the Jobs of hooks",
@@ -37,7 +38,7 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
     } = world;
     Ok(World {
         cluster_version,
-        pools: sorted(pools.map(|l| l.items).unwrap_or_default()),
+        pools: sorted(pools.items),
         configs: ours(client, namespace, &list).await?,
         jobs: ours(client, namespace, &list).await?,
         hooks: ours(client, namespace, &list).await?,

@@ -115,11 +115,14 @@ impl<T: Clone> Mirror<T> {
         }
     }
 
+    /// Notes that the API server does not have the kind. What was known before is kept: a kind does not vanish, but an
+    /// API server that is starting, or being upgraded, says so for a moment.
     fn missing(&self) -> bool {
         let mut inner = self.lock();
-        let news = inner.knowledge != Knowledge::NoSuchKind;
-        inner.knowledge = Knowledge::NoSuchKind;
-        inner.objects.clear();
+        let news = inner.knowledge == Knowledge::Unknown;
+        if news {
+            inner.knowledge = Knowledge::NoSuchKind;
+        }
         news
     }
 }

@@ -81,7 +81,7 @@ pub async fn run(
         let missing = ctx.stores.not_ready();
         ready(missing.clone());
         let wake = if missing.is_none() {
-            controller.pass().await
+            Box::pin(controller.pass()).await
         } else {
             None
         };
@@ -118,9 +118,9 @@ impl Loop<'_> {
                 wakes.push(in_future(self.ctx.now(), later));
                 continue;
             }
-            let result = upgrade_config::reconcile(self.ctx, &world, config).await;
+            let result = Box::pin(upgrade_config::reconcile(self.ctx, &world, config)).await;
             let result = result.map_err(|e| (e.is_conflict(), e.to_string()));
-            wakes.extend(self.settle(key, result));
+            wakes.extend(self.settle(&key, result));
         }
         // Jobs that were just created are seen by the next pass: their watch wakes the loop.
         for job in &world.jobs {
@@ -131,20 +131,16 @@ impl Loop<'_> {
             }
             let result = upgrade_job::reconcile(self.ctx, &mut self.texts, &world, job).await;
             let result = result.map_err(|e| (e.is_conflict(), e.to_string()));
-            wakes.extend(self.settle(key, result));
+            wakes.extend(self.settle(&key, result));
         }
         self.abandoned_hook_jobs(&world).await;
         wakes.into_iter().min()
     }
 
-    fn settle(
-        &mut self,
-        key: String,
-        result: Result<Option<Timestamp>, (bool, String)>,
-    ) -> Option<Timestamp> {
+    fn settle(&mut self, key: &str, result: Result<Option<Timestamp>, (bool, String)>) -> Option<Timestamp> {
         match result {
             Ok(wake) => {
-                self.retries.succeeded(&key);
+                self.retries.succeeded(key);
                 wake
             }
             Err((conflict, error)) => {
@@ -153,7 +149,7 @@ impl Loop<'_> {
                 } else {
                     tracing::warn!(object = key, error, "trying again");
                 }
-                let delay = self.retries.failed(&key);
+                let delay = self.retries.failed(key);
                 Some(in_future(self.ctx.now(), delay))
             }
         }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     api::{UpgradeJob, labels, upgrade_job::EngineChoice},
-    engine::{Engine, Report, RunContext, argo::Argo},
+    engine::{Engine, Report, RunContext, TEMPLATE_KEY, active_deadline_seconds, argo::Argo},
     lifecycle::{self, Decision, EngineState, Input, RunState, Stage},
     plan::Plan,
     steps::Action,
@@ -252,7 +252,7 @@ impl Pass<'_> {
             config,
             template,
             default_service_account: self.ctx.settings.workflow_service_account.clone(),
-            active_deadline_seconds: deadline_seconds(job, self.ctx.now()),
+            active_deadline_seconds: active_deadline_seconds(job),
         };
         let object = Argo.render(&plan, &context)?;
         let attempt = format!("create workflow {}", workflow.name);
@@ -320,14 +320,6 @@ impl Pass<'_> {
         texts.0.insert(self.uid(), now);
         Ok(())
     }
-}
-
-/// Key of the template in its ConfigMap.
-const TEMPLATE_KEY: &str = "upgrade-workflow.yaml.hbs";
-
-/// One hour beyond the operator's own last deadline: the engine must never be first.
-fn deadline_seconds(job: &UpgradeJob, now: Timestamp) -> i64 {
-    job.spec.upgrade_deadline().duration_since(now).as_secs().max(0) + 3_600
 }
 
 /// A pass that did not go through; it is tried again.

@@ -111,6 +111,9 @@ fn operators(checks: &HealthChecks, world: &World, findings: &mut Findings) {
     let Some(severity) = checks.operators() else {
         return;
     };
+    if world.operators.is_empty() {
+        findings.add(severity, "no ClusterOperator is known".to_owned());
+    }
     for operator in &world.operators {
         let name = operator.name_any();
         if checks.exclude_operators.contains(&name) {

@@ -109,6 +109,12 @@ pub fn failed(hook: &str, event: HookEvent, key: &str, message: impl Into<String
     }
 }
 
+/// The entry of a Job that the API server refused; `None` for a Job that is not one of ours.
+pub fn refused(job: &Job, why: &str) -> Option<HookTracker> {
+    let key = Key::of_job(job)?;
+    Some(failed(&key.hook, key.event, &key.tracking, why))
+}
+
 /// The entry of this hook, event and tracking key.
 pub fn find<'a>(
     tracker: &'a [HookTracker],

@@ -226,7 +226,7 @@ impl<'a> Draft<'a> {
         for step in &mut self.status.steps {
             if step.phase == StepPhase::Running {
                 step.phase = StepPhase::Skipped;
-                step.finished_at = Some(now_of(&self.status.finished_at));
+                step.finished_at.clone_from(&self.status.finished_at);
                 let was = step.message.take().unwrap_or_default();
                 step.message = Some(format!("not finished when the job ended: {was}"));
             }
@@ -253,8 +253,4 @@ impl<'a> Draft<'a> {
             wake_at: wakes.first().copied(),
         }
     }
-}
-
-fn now_of(finished: &Option<Time>) -> Time {
-    finished.clone().unwrap_or(Time(Timestamp::UNIX_EPOCH))
 }

@@ -53,13 +53,12 @@ fn one(
     }
     let began = draft.begin(step, node.started_at);
     match node.phase {
-        NodePhase::Running => {}
         NodePhase::Succeeded if overrides_check(&step.action) => {
             approve(draft, step, node);
             return None;
         }
-        // Ended by someone else, but the cluster decides: the step goes on until it is really done.
-        NodePhase::Succeeded => {}
+        // Where someone else ended the node, the cluster decides: the step goes on until it is really done.
+        NodePhase::Running | NodePhase::Succeeded => {}
         NodePhase::Failed => {
             let text = node.message.clone().unwrap_or_default();
             draft.end_step(step, StepPhase::Failed, text.clone());

@@ -13,6 +13,7 @@ use crate::{
         upgrade_job::JobPhase,
         validation,
     },
+    engine::run_name,
     plan::{Plan, RunKind, build},
     schedule::suspension,
     steps::Action,
@@ -222,7 +223,7 @@ fn new_create_run(draft: &mut Draft<'_>, number: u32) {
             return;
         }
     }
-    let name = running::name_of(draft, plan.run);
+    let name = run_name(draft.input.job, plan.run);
     running::set_workflow(draft, name);
 }
 
@@ -395,7 +396,7 @@ fn start_now(draft: &mut Draft<'_>) {
         format!("Upgrade started at {when}"),
     );
     draft.status.workflow = None;
-    let name = running::name_of(draft, plan.run);
+    let name = run_name(draft.input.job, plan.run);
     running::set_workflow(draft, name);
     draft.notice(
         false,

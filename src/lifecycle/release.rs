@@ -8,7 +8,7 @@ use crate::{
         conditions::{reasons, types},
         upgrade_job::PauseReason,
     },
-    openshift::cluster_version::ClusterVersion,
+    openshift::{cluster_version::ClusterVersion, machine_config_pool::MachineConfigPool},
     pools::{self, Pause},
     steps::Action,
     target::Target,
@@ -80,7 +80,8 @@ fn withdrawal(draft: &Draft<'_>) -> Option<Action> {
 /// Pools of ours with nothing pending are unpaused; the others stay paused. After a failure the configured ones are paused.
 fn pool_actions(draft: &Draft<'_>) -> Vec<Action> {
     let (world, job) = (draft.input.world, draft.input.job);
-    let failed = draft.has(types::FAILED);
+    // A deleted job gives back; it takes no new pauses.
+    let failed = draft.has(types::FAILED) && job.metadata.deletion_timestamp.is_none();
     let mut actions = Vec::new();
     for pool in &world.pools {
         match pools::pause(job, pool) {
@@ -105,22 +106,8 @@ fn pool_actions(draft: &Draft<'_>) -> Vec<Action> {
     actions
 }
 
-fn is_paused_on_failure(
-    draft: &Draft<'_>,
-    pool: &crate::openshift::machine_config_pool::MachineConfigPool,
-) -> bool {
-    let Some(config) = &draft.input.job.spec.config.pause_machine_config_pools_on_failure else {
-        return false;
-    };
-    let none = std::collections::BTreeMap::new();
-    let labels = pool.metadata.labels.as_ref().unwrap_or(&none);
-    config.enabled
-        && !pool.is_required_for_upgrade()
-        && config
-            .selector
-            .as_ref()
-            .is_none_or(|s| crate::api::label_selector::label_selector_matches(s, labels))
-        && pools::is_pending(draft.input.world, pool)
+fn is_paused_on_failure(draft: &Draft<'_>, pool: &MachineConfigPool) -> bool {
+    draft.input.job.spec.config.pauses_on_failure(pool) && pools::is_pending(draft.input.world, pool)
 }
 
 /// Records the pools that stay paused, with the command that lifts the pause.

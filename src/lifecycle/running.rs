@@ -6,10 +6,10 @@ use super::{EngineState, RunState, draft::Draft, drive, lock};
 use crate::{
     api::{
         conditions::{reasons, types},
-        duration, names,
+        duration,
         upgrade_job::{JobPhase, StepPhase, WorkflowStatus},
     },
-    engine::{Run, StopRequest},
+    engine::{Run, StopRequest, run_name},
     plan::{Part, Plan, RunKind, StepAction},
     pools::{self, Pause},
     steps, text,
@@ -67,14 +67,8 @@ fn wait(draft: &mut Draft<'_>, why: &str) {
     deadline(draft);
 }
 
-/// Hooks with `run: Next` are claimed at the start; a crash in between is made up for here.
+/// Hooks with `run: Next` are claimed at the start; also those that appear, or were missed by a crash, while the job runs.
 fn claim_hooks(draft: &mut Draft<'_>) {
-    if draft
-        .step_phase("hooks-start")
-        .is_some_and(StepPhase::is_finished)
-    {
-        return;
-    }
     let claims = crate::hooks::select::claims(&draft.input.world.hooks, draft.input.job);
     let actions: Vec<_> = claims
         .into_iter()
@@ -90,7 +84,7 @@ fn absent(draft: &mut Draft<'_>, plan: &Plan) {
         Some(workflow) if workflow.uid.is_some() => another_attempt(draft, plan, "the workflow was deleted"),
         Some(_) => create(draft),
         None => {
-            let name = name_of(draft, plan.run);
+            let name = run_name(draft.input.job, plan.run);
             set_workflow(draft, name);
             create(draft);
         }
@@ -102,19 +96,6 @@ fn create(draft: &mut Draft<'_>) {
         EngineState::Ready { .. } => draft.actions.push(steps::Action::CreateWorkflow),
         EngineState::Missing(why) => draft.status.message = Some(why.clone()),
     }
-}
-
-/// `<job>-run-<n>` or `<job>-create-<n>`; a name is never used twice.
-pub(super) fn name_of(draft: &Draft<'_>, run: RunKind) -> String {
-    let job = kube::ResourceExt::name_any(draft.input.job);
-    let tail = match run {
-        RunKind::Create { number } => format!("-create-{number}"),
-        RunKind::Main { attempt } => format!("-run-{attempt}"),
-    };
-    format!(
-        "{}{tail}",
-        names::fit(&job, names::MAX.saturating_sub(tail.len()))
-    )
 }
 
 pub(super) fn set_workflow(draft: &mut Draft<'_>, name: String) {
@@ -147,6 +128,9 @@ fn another_attempt(draft: &mut Draft<'_>, plan: &Plan, why: &str) {
         RunKind::Main { attempt } => attempt,
         RunKind::Create { number } => number,
     };
+    if let EngineState::Missing(missing) = draft.input.engine {
+        return wait(draft, &format!("{why}, and {missing}"));
+    }
     if attempt >= MAX_ATTEMPTS {
         return draft.fail(
             reasons::WORKFLOW_STOPPED,
@@ -158,7 +142,7 @@ fn another_attempt(draft: &mut Draft<'_>, plan: &Plan, why: &str) {
         Ok(value) => draft.status.plan = Some(value),
         Err(error) => return unreadable(draft, &format!("cannot write status.plan: {error}")),
     }
-    let name = name_of(draft, rest.run);
+    let name = run_name(draft.input.job, rest.run);
     draft.notice(
         true,
         "WorkflowRenderedAgain",
@@ -190,9 +174,10 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
             StopRequest::Stop => "stopped",
             StopRequest::Terminate => "terminated",
         };
+        let who = run.stopped_by.as_deref().unwrap_or("a person");
         return draft.fail(
             reasons::WORKFLOW_STOPPED,
-            format!("the workflow was {how} by a person"),
+            format!("the workflow was {how} by {who}"),
         );
     }
     keep_pauses(draft, plan);

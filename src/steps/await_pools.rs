@@ -24,6 +24,10 @@ pub(super) fn group(scene: &Scene<'_>, group: usize) -> Tick {
 }
 
 fn wait_for(scene: &Scene<'_>, all: &[&MachineConfigPool]) -> Tick {
+    // A cluster without any pool does not exist: they are not known.
+    if scene.world.pools.is_empty() {
+        return Tick::wait("no MachineConfigPool is known");
+    }
     if let Some(why) = pools::unsettled(scene.world) {
         return Tick::wait(format!("{why}; pools may still get a new configuration"));
     }
