@@ -25,6 +25,8 @@ pub(super) struct Draft<'a> {
     wakes: Vec<Timestamp>,
     /// All else is done, but pools that someone else paused are behind: what the job waits for.
     pub foreign_pause: Option<String>,
+    /// What matters more than the messages of the running steps.
+    headline: Option<String>,
 }
 
 impl<'a> Draft<'a> {
@@ -39,6 +41,7 @@ impl<'a> Draft<'a> {
             notices: Vec::new(),
             wakes: Vec::new(),
             foreign_pause: None,
+            headline: None,
         }
     }
 
@@ -87,6 +90,17 @@ impl<'a> Draft<'a> {
             generation,
             self.input.now,
         )
+    }
+
+    /// Sets the job's message, whatever its steps say.
+    pub fn say(&mut self, message: impl Into<String>) {
+        let message = message.into();
+        self.status.message = Some(message.clone());
+        self.headline = Some(message);
+    }
+
+    pub fn has_said(&self) -> bool {
+        self.headline.is_some()
     }
 
     pub fn has(&self, type_: &str) -> bool {
@@ -244,6 +258,7 @@ impl<'a> Draft<'a> {
             notices,
             wakes,
             foreign_pause: _,
+            headline: _,
         } = self;
         Decision {
             status,

@@ -133,7 +133,7 @@ fn repeat_report(draft: &mut Draft<'_>, step: &PlanStep, recorded: StepPhase, no
 }
 
 /// Predecessors that have not ended well by our record: a node that was resumed by hand cannot skip reality.
-fn unmet(draft: &Draft<'_>, plan: &Plan, step: &PlanStep) -> Option<String> {
+pub(super) fn unmet(draft: &Draft<'_>, plan: &Plan, step: &PlanStep) -> Option<String> {
     step.after
         .iter()
         .filter(|name| plan.step(name).is_some())

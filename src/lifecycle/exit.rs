@@ -1,6 +1,6 @@
 //! A job that has its outcome: give everything back, run the exit hooks, and let the workflow show it.
 
-use super::{RunState, draft::Draft, is_protected, release, running};
+use super::{RunState, draft::Draft, drive, is_protected, release, running};
 use crate::{
     api::{
         conditions::{reasons, types},
@@ -82,7 +82,11 @@ fn planned_exit(draft: &mut Draft<'_>, plan: &Plan, released: &Result<String, St
                     format!("not run: the job ended otherwise than {}", event.as_str()),
                 );
             }
-            StepAction::Hook { .. } | StepAction::HooksJoin { .. } if released.is_ok() => hook(draft, step),
+            StepAction::Hook { .. } | StepAction::HooksJoin { .. }
+                if released.is_ok() && drive::unmet(draft, plan, step).is_none() =>
+            {
+                hook(draft, step);
+            }
             _ => {}
         }
         live_text(draft, step, node.as_ref());

@@ -66,7 +66,7 @@ fn progress(draft: &mut Draft<'_>) {
         .filter(|s| s.phase.is_finished())
         .count();
     draft.status.progress = Some(format!("{done}/{all}"));
-    if draft.status.finished_at.is_some() {
+    if draft.status.finished_at.is_some() || draft.has_said() {
         return;
     }
     let running: Vec<String> = draft

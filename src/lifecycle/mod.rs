@@ -10,6 +10,8 @@ mod mirror;
 mod pending;
 mod release;
 mod running;
+#[cfg(test)]
+mod tests;
 
 use jiff::Timestamp;
 use kube::ResourceExt;

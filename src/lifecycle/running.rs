@@ -58,12 +58,12 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
 /// Nothing can be decided without the plan; the deadline still counts.
 fn unreadable(draft: &mut Draft<'_>, problem: &str) {
     draft.condition(types::VALID, false, reasons::INVALID, problem);
-    draft.status.message = Some(problem.to_owned());
+    draft.say(problem);
     deadline(draft);
 }
 
 fn wait(draft: &mut Draft<'_>, why: &str) {
-    draft.status.message = Some(why.to_owned());
+    draft.say(why);
     deadline(draft);
 }
 
@@ -94,7 +94,7 @@ fn absent(draft: &mut Draft<'_>, plan: &Plan) {
 fn create(draft: &mut Draft<'_>) {
     match draft.input.engine {
         EngineState::Ready { .. } => draft.actions.push(steps::Action::CreateWorkflow),
-        EngineState::Missing(why) => draft.status.message = Some(why.clone()),
+        EngineState::Missing(why) => draft.say(why.clone()),
     }
 }
 
@@ -148,7 +148,7 @@ fn another_attempt(draft: &mut Draft<'_>, plan: &Plan, why: &str) {
         "WorkflowRenderedAgain",
         format!("{why}; the rest of the plan continues as {name}"),
     );
-    draft.status.message = Some(format!("{why}; the rest of the plan continues as {name}"));
+    draft.say(format!("{why}; the rest of the plan continues as {name}"));
     set_workflow(draft, name);
 }
 

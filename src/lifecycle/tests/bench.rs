@@ -1,0 +1,496 @@
+//! A bench for the life of a job: decisions are carried out on a world in memory, and a stand-in engine follows the plan.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::{
+    api::{
+        UpgradeJob, annotations,
+        conditions::{self},
+        finalizers,
+        upgrade_job::{EngineChoice, PauseReason},
+    },
+    engine::{Node, NodePhase, Report, Run},
+    lifecycle::{Decision, EngineState, Input, RunState, decide},
+    plan::{Part, Plan, When},
+    pools,
+    schedule::Zones,
+    settings::Settings,
+    steps::Action,
+    world::World,
+};
+
+pub const OLD: &str = "4.18.3";
+pub const NEW: &str = "4.18.5";
+
+pub fn image(version: &str) -> String {
+    format!("quay.io/openshift-release-dev/ocp-release@sha256:{version}")
+}
+
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+pub fn settings() -> Settings {
+    Settings {
+        namespace: "ns".into(),
+        zones: Zones::bundled("UTC").unwrap(),
+        engine: EngineChoice::Auto,
+        workflow_service_account: None,
+        workflow_url_template: None,
+        live_message_interval: SignedDuration::from_secs(30),
+        default_hook_deadline: None,
+        retrieval_grace: SignedDuration::from_mins(30),
+        precondition_grace: SignedDuration::from_mins(10),
+    }
+}
+
+/// A cluster at 4.18.3 that is offered 4.18.5, with pools master, worker and night.
+pub fn world() -> World {
+    let cluster_version = object(json!({
+        "metadata": {"name": "version", "generation": 1, "resourceVersion": "1"},
+        "spec": {"clusterID": "x", "channel": "stable-4.18"},
+        "status": {
+            "desired": {"version": OLD, "image": image(OLD)},
+            "observedGeneration": 1,
+            "availableUpdates": [{"version": NEW, "image": image(NEW)}],
+            "history": [{"state": "Completed", "startedTime": "2026-01-01T00:00:00Z",
+                "completionTime": "2026-01-01T01:00:00Z", "version": OLD, "image": image(OLD)}],
+            "conditions": [
+                {"type": "Available", "status": "True"}, {"type": "Progressing", "status": "False"},
+                {"type": "Failing", "status": "False"}, {"type": "RetrievedUpdates", "status": "True"},
+                {"type": "ReleaseAccepted", "status": "True"},
+            ],
+        },
+    }));
+    let operator = |name: &str| {
+        object(json!({
+            "metadata": {"name": name}, "spec": {},
+            "status": {
+                "conditions": [{"type": "Available", "status": "True"}, {"type": "Degraded", "status": "False"}],
+                "versions": [{"name": "operator", "version": OLD}],
+            },
+        }))
+    };
+    World {
+        cluster_version: Some(cluster_version),
+        operators: vec![operator("etcd"), operator("machine-config")],
+        pools: vec![pool("master"), pool("night"), pool("worker")],
+        control_plane_topology: Some("HighlyAvailable".into()),
+        ..World::default()
+    }
+}
+
+fn pool(name: &str) -> crate::openshift::machine_config_pool::MachineConfigPool {
+    object(json!({
+        "metadata": {"name": name, "labels": {"name": name}, "generation": 1, "resourceVersion": "1"},
+        "spec": {"paused": false, "configuration": {"name": format!("rendered-{name}-1")}},
+        "status": {
+            "observedGeneration": 1, "configuration": {"name": format!("rendered-{name}-1")},
+            "machineCount": 2, "updatedMachineCount": 2, "readyMachineCount": 2,
+            "conditions": [{"type": "Updated", "status": "True"}],
+        },
+    }))
+}
+
+/// A job that is due at `at(0)` and must start within an hour; `patch` is merged into it.
+pub fn job(name: &str, patch: Value) -> UpgradeJob {
+    let mut value = json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"), "generation": 1,
+            "creationTimestamp": at(-3600).to_string()},
+        "spec": {"startAfter": at(0).to_string(), "startBefore": at(3600).to_string(),
+            "desiredVersion": {"version": NEW, "image": image(NEW)}, "config": {}},
+    });
+    json_patch::merge(&mut value, &patch);
+    object(value)
+}
+
+/// Holds pool `night` from minute 30 to minute 60.
+pub fn held() -> Value {
+    json!({"spec": {"config": {"machineConfigPools": [
+        {"matchLabels": {"name": "night"}, "delayUpgrade": {"delayMin": "30m", "delayMax": "1h"}},
+    ]}}})
+}
+
+pub fn hook(name: &str, event: &str, policy: &str) -> crate::api::UpgradeJobHook {
+    object(json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}")},
+        "spec": {"events": [event], "failurePolicy": policy, "template": {"spec": {"template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}},
+    }))
+}
+
+/// What happens to one job; everything it asks for is done at once.
+pub struct Bench {
+    pub world: World,
+    pub name: String,
+    pub now: i64,
+    pub settings: Settings,
+    pub engine: EngineState,
+    /// The stand-in for the engine's workflow.
+    pub workflow: Option<(String, Run)>,
+    /// Every action that was carried out.
+    pub acted: Vec<Action>,
+    pub reasons: Vec<String>,
+}
+
+impl Bench {
+    pub fn new(job: UpgradeJob) -> Self {
+        let name = job.metadata.name.clone().unwrap();
+        let engine = EngineState::Ready {
+            engine: EngineChoice::Argo,
+            api_version: "argoproj.io/v1alpha1".into(),
+            kind: "Workflow".into(),
+        };
+        let world = World {
+            jobs: vec![job],
+            ..world()
+        };
+        Self {
+            world,
+            name,
+            now: 0,
+            settings: settings(),
+            engine,
+            workflow: None,
+            acted: vec![],
+            reasons: vec![],
+        }
+    }
+
+    pub fn job(&self) -> &UpgradeJob {
+        self.world.job(&self.name).unwrap()
+    }
+
+    pub fn job_mut(&mut self) -> &mut UpgradeJob {
+        let name = self.name.clone();
+        self.world
+            .jobs
+            .iter_mut()
+            .find(|j| j.metadata.name.as_deref() == Some(&name))
+            .unwrap()
+    }
+
+    pub fn status(&self) -> crate::api::upgrade_job::UpgradeJobStatus {
+        self.job().status.clone().unwrap_or_default()
+    }
+
+    pub fn step(&self, name: &str) -> Option<crate::api::upgrade_job::StepStatus> {
+        self.status().steps.into_iter().find(|s| s.name == name)
+    }
+
+    /// Reason of a condition that is True.
+    pub fn is_true(&self, type_: &str) -> Option<String> {
+        let status = self.status();
+        conditions::get(&status.conditions, type_)
+            .filter(|c| c.status == "True")
+            .map(|c| c.reason.clone())
+    }
+
+    pub fn message(&self) -> String {
+        self.status().message.unwrap_or_default()
+    }
+
+    fn workflow_uid(&self) -> String {
+        self.status()
+            .workflow
+            .map(|w| format!("uid-{}", w.name))
+            .unwrap_or_default()
+    }
+
+    pub fn decide(&self) -> Decision {
+        let run = match &self.workflow {
+            Some((uid, run)) if *uid == self.workflow_uid() => RunState::Present {
+                uid: uid.clone(),
+                run: Box::new(run.clone()),
+            },
+            Some(_) | None => RunState::Absent,
+        };
+        decide(&Input {
+            world: &self.world,
+            job: self.job(),
+            run: &run,
+            engine: &self.engine,
+            settings: &self.settings,
+            now: at(self.now),
+        })
+    }
+
+    /// One pass: decide, and carry it out. Returns whether there was anything to do.
+    pub fn pass(&mut self) -> bool {
+        let decision = self.decide();
+        let changed = Some(&decision.status) != self.job().status.as_ref()
+            || !decision.actions.is_empty()
+            || !decision.reports.is_empty();
+        self.reasons
+            .extend(decision.notices.iter().map(|n| n.reason.clone()));
+        self.job_mut().status = Some(decision.status);
+        for action in decision.actions {
+            self.act(&action);
+            self.acted.push(action);
+        }
+        self.advance(&decision.reports);
+        changed
+    }
+
+    /// Passes until nothing changes any more; a decision that never settles is a defect.
+    pub fn settle(&mut self) {
+        for _ in 0..200 {
+            if !self.pass() {
+                return;
+            }
+        }
+        panic!("no end of decisions: {:#?}", self.decide());
+    }
+
+    pub fn settle_at(&mut self, now: i64) {
+        self.now = now;
+        self.settle();
+    }
+
+    fn act(&mut self, action: &Action) {
+        let (key, uid) = (pools::key(self.job()), self.job().metadata.uid.clone().unwrap());
+        let cluster = self.world.cluster_version.as_mut().unwrap();
+        match action {
+            Action::SetDesiredUpdate(target) => {
+                cluster.spec.desired_update =
+                    Some(object(json!({"version": target.version, "image": target.image})));
+            }
+            Action::WithdrawDesiredUpdate { restore, .. } => {
+                cluster.spec.desired_update = restore
+                    .as_ref()
+                    .map(|t| object(json!({"version": t.version, "image": t.image})));
+            }
+            Action::TakeLock => {
+                let all = cluster.metadata.annotations.get_or_insert_default();
+                all.insert(annotations::UPGRADE_JOB.into(), key);
+                all.insert(annotations::UPGRADE_JOB_UID.into(), uid);
+            }
+            Action::ReleaseLock => cluster.metadata.annotations = None,
+            Action::PausePool { pool, reason } => {
+                let reason = if *reason == PauseReason::Failure {
+                    "failure"
+                } else {
+                    "delay"
+                };
+                let pool = self.pool_mut(pool);
+                pool.spec.paused = true;
+                let all = pool.metadata.annotations.get_or_insert_default();
+                all.insert(annotations::UPGRADE_JOB.into(), key);
+                all.insert(annotations::UPGRADE_JOB_UID.into(), uid);
+                all.insert(annotations::PAUSE_REASON.into(), reason.into());
+            }
+            Action::UnpausePool { pool } => {
+                let pool = self.pool_mut(pool);
+                pool.spec.paused = false;
+                pool.metadata.annotations = None;
+            }
+            Action::CreateHookJob(job) => self.world.hook_jobs.push((**job).clone()),
+            Action::ReleaseHookJob { name } => {
+                let job = self
+                    .world
+                    .hook_jobs
+                    .iter_mut()
+                    .find(|j| j.metadata.name.as_deref() == Some(name));
+                job.unwrap().metadata.finalizers = None;
+            }
+            Action::Protect => {
+                self.job_mut().metadata.finalizers = Some(vec![finalizers::UPGRADE_JOB.into()])
+            }
+            Action::Unprotect => self.job_mut().metadata.finalizers = None,
+            Action::CreateWorkflow => {
+                let name = self.status().workflow.unwrap().name;
+                self.workflow = Some((format!("uid-{name}"), empty_run()));
+            }
+            Action::StopWorkflow => {
+                if let Some((_, run)) = &mut self.workflow {
+                    run.finished = true;
+                }
+            }
+            Action::ClaimHook { .. } => {}
+        }
+    }
+
+    pub fn pool_mut(&mut self, name: &str) -> &mut crate::openshift::machine_config_pool::MachineConfigPool {
+        self.world
+            .pools
+            .iter_mut()
+            .find(|p| p.metadata.name.as_deref() == Some(name))
+            .unwrap()
+    }
+
+    /// The engine: ends the nodes that were reported, and reaches those whose predecessors ended well.
+    fn advance(&mut self, reports: &[(String, Report)]) {
+        let Some(plan) = self.status().plan.map(|p| Plan::from_value(&p).unwrap()) else {
+            return;
+        };
+        let Some((_, run)) = &mut self.workflow else {
+            return;
+        };
+        for (step, report) in reports {
+            let node = run
+                .nodes
+                .iter_mut()
+                .find(|n| n.step == *step)
+                .expect("a report for a node that runs");
+            assert_eq!(node.phase, NodePhase::Running, "report for ended node {step}");
+            let (phase, text) = match report {
+                Report::Message(text) => (NodePhase::Running, text),
+                Report::Succeeded(text) => (NodePhase::Succeeded, text),
+                Report::Failed(text) => (NodePhase::Failed, text),
+            };
+            node.phase = phase;
+            node.message = Some(text.clone());
+        }
+        let phase_of = |run: &Run, name: &str| run.nodes.iter().find(|n| n.step == name).map(|n| n.phase);
+        let failed = run.nodes.iter().any(|n| n.phase == NodePhase::Failed);
+        let idle = run.nodes.iter().all(|n| n.phase != NodePhase::Running);
+        let main_done = plan.part(Part::Main).all(|s| phase_of(run, &s.name).is_some());
+        if !run.finished && !failed {
+            reach(run, &plan, Part::Main, |_| true);
+        }
+        if !run.finished && idle && (failed || main_done) {
+            reach(run, &plan, Part::Exit, |when| match when {
+                When::Always => true,
+                When::Succeeded => !failed,
+                When::Failed => failed,
+            });
+        }
+    }
+
+    /// Every hook Job that exists ends so.
+    pub fn end_hook_jobs(&mut self, type_: &str) {
+        for job in &mut self.world.hook_jobs {
+            job.status = Some(object(json!({"conditions": [
+                {"type": type_, "status": "True", "message": "told to"}]})));
+        }
+    }
+
+    /// The cluster-version operator accepts the new release.
+    pub fn accept(&mut self) {
+        let cluster = self.world.cluster_version.as_mut().unwrap();
+        let status = cluster.status.as_mut().unwrap();
+        status.history.insert(
+            0,
+            object(
+                json!({"state": "Partial", "startedTime": at(0).to_string(), "completionTime": null,
+                "version": NEW, "image": image(NEW)}),
+            ),
+        );
+        status.available_updates = Some(vec![]);
+        self.condition(
+            "Progressing",
+            "True",
+            "Working towards 4.18.5: 500 of 800 done (62% complete), waiting on etcd",
+        );
+    }
+
+    pub fn condition(&mut self, type_: &str, status: &str, message: &str) {
+        let cluster = self.world.cluster_version.as_mut().unwrap();
+        let all = &mut cluster.status.as_mut().unwrap().conditions;
+        all.retain(|c| c.type_ != type_);
+        all.push(object(
+            json!({"type": type_, "status": status, "message": message, "reason": "PreconditionChecks"}),
+        ));
+    }
+
+    /// The control plane is done; every pool that is not paused is, too.
+    pub fn complete(&mut self) {
+        let cluster = self.world.cluster_version.as_mut().unwrap();
+        cluster.status.as_mut().unwrap().history[0].state = "Completed".into();
+        self.condition("Progressing", "False", "Cluster version is 4.18.5");
+        for operator in &mut self.world.operators {
+            operator.status.as_mut().unwrap().versions[0].version = NEW.into();
+        }
+        for pool in &mut self.world.pools {
+            let name = format!("rendered-{}-2", pool.metadata.name.clone().unwrap());
+            pool.spec.configuration.name.clone_from(&name);
+            self.world.rendered.insert(name.clone(), NEW.into());
+            let status = pool.status.as_mut().unwrap();
+            if pool.spec.paused {
+                status.updated_machine_count = 0;
+            } else {
+                status.configuration.name = name;
+            }
+        }
+    }
+
+    /// The nodes of a pool are updated.
+    pub fn roll(&mut self, pool: &str) {
+        let pool = self.pool_mut(pool);
+        assert!(!pool.spec.paused, "a paused pool does not roll");
+        let wanted = pool.spec.configuration.name.clone();
+        let status = pool.status.as_mut().unwrap();
+        status.configuration.name = wanted;
+        status.updated_machine_count = status.machine_count;
+    }
+
+    pub fn desired(&self) -> Option<String> {
+        self.world
+            .cluster_version
+            .as_ref()
+            .unwrap()
+            .spec
+            .desired_update
+            .as_ref()
+            .map(|u| u.version.clone())
+    }
+
+    pub fn is_locked(&self) -> bool {
+        self.world
+            .cluster_version
+            .as_ref()
+            .unwrap()
+            .metadata
+            .annotations
+            .is_some()
+    }
+
+    pub fn count(&self, wanted: impl Fn(&Action) -> bool) -> usize {
+        self.acted.iter().filter(|a| wanted(a)).count()
+    }
+}
+
+fn empty_run() -> Run {
+    Run {
+        phase: "Running".into(),
+        picked_up: true,
+        finished: false,
+        message: None,
+        stop: None,
+        stopped_by: None,
+        suspended: false,
+        nodes: vec![],
+        unsupported: None,
+    }
+}
+
+fn reach(run: &mut Run, plan: &Plan, part: Part, holds: impl Fn(When) -> bool) {
+    for step in plan.part(part) {
+        let ended = |name: &String| {
+            run.nodes
+                .iter()
+                .any(|n| n.step == *name && matches!(n.phase, NodePhase::Succeeded | NodePhase::Skipped))
+        };
+        if run.nodes.iter().any(|n| n.step == step.name) || !step.after.iter().all(ended) {
+            continue;
+        }
+        let phase = if holds(step.action.when()) {
+            NodePhase::Running
+        } else {
+            NodePhase::Skipped
+        };
+        run.nodes.push(Node {
+            step: step.name.clone(),
+            phase,
+            message: None,
+            started_at: None,
+            finished_at: None,
+            ended_by: None,
+        });
+    }
+}

@@ -1,0 +1,441 @@
+//! Every ending, and what it leaves behind.
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::bench::{Bench, NEW, OLD, at, held, hook, image, job};
+use crate::{
+    api::{
+        annotations,
+        upgrade_job::{JobPhase, PauseReason},
+    },
+    engine::StopRequest,
+    lifecycle::RunState,
+    plan::Plan,
+    steps::Action,
+};
+
+/// A job that has set desiredUpdate and waits for the cluster-version operator.
+fn asked(patch: serde_json::Value) -> Bench {
+    let mut bench = Bench::new(job("j", patch));
+    bench.settle_at(10);
+    assert_eq!(bench.desired().as_deref(), Some(NEW), "{}", bench.message());
+    bench
+}
+
+fn assert_ended(bench: &Bench, reason: &str) {
+    assert_eq!(
+        bench.is_true("Failed").as_deref(),
+        Some(reason),
+        "{}",
+        bench.message()
+    );
+    assert_eq!(bench.status().phase, Some(JobPhase::Failed));
+    assert!(!bench.is_locked(), "the lock is released");
+    assert!(bench.job().metadata.finalizers.is_none(), "the finalizer is gone");
+}
+
+#[test]
+fn unhealthy_before_the_start_touches_nothing_and_names_the_operator() {
+    let mut bench = Bench::new(job("j", held()));
+    bench.world.hooks = vec![
+        hook("f", "Failure", "Ignore"),
+        hook("n", "Finish", "Ignore"),
+        hook("s", "Success", "Ignore"),
+    ];
+    let operator = &mut bench.world.operators[0];
+    operator.status.as_mut().unwrap().conditions =
+        serde_json::from_value(json!([{"type": "Available", "status": "True"},
+            {"type": "Degraded", "status": "True", "message": "2 of 3 members"}]))
+        .unwrap();
+    bench.settle_at(10);
+    bench.settle_at(10 + 3599);
+    assert_eq!(bench.is_true("Failed"), None);
+    bench.settle_at(10 + 3600);
+    assert_ended(&bench, "PreHealthCheckFailed");
+    assert!(
+        bench
+            .message()
+            .contains("operator etcd is Degraded: 2 of 3 members"),
+        "{}",
+        bench.message()
+    );
+    assert_eq!(bench.desired(), None);
+    assert_eq!(
+        bench.count(|a| matches!(a, Action::PausePool { .. } | Action::SetDesiredUpdate(_))),
+        0
+    );
+    let events: Vec<_> = bench
+        .status()
+        .hook_tracker
+        .iter()
+        .map(|t| t.hook_event.as_str())
+        .collect();
+    assert_eq!(events, ["Failure", "Finish"]);
+}
+
+#[test]
+fn a_cluster_that_someone_else_upgrades_is_not_started_on() {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.world.cluster_version.as_mut().unwrap().spec.desired_update =
+        Some(serde_json::from_value(json!({"version": "4.18.4", "image": "other"})).unwrap());
+    bench.settle_at(10);
+    bench.settle_at(3610);
+    assert_ended(&bench, "PreHealthCheckFailed");
+    assert!(
+        bench.message().contains("4.18.4 is asked for by someone else"),
+        "{}",
+        bench.message()
+    );
+    assert_eq!(bench.desired().as_deref(), Some("4.18.4"), "never fight");
+}
+
+#[rstest]
+#[case::withdrawn("True", json!([]), json!([]), 10, "UpgradeWithdrawn")]
+#[case::conditional("True", json!([]), json!([{"release": {"version": NEW, "image": image(NEW)}, "risks": [{"name": "BadDisk"}]}]),
+    3600, "UpgradeConditional")]
+#[case::silent("False", json!(null), json!([]), 3600, "UpdateServiceUnavailable")]
+fn a_version_that_is_gone(
+    #[case] retrieved: &str,
+    #[case] available: serde_json::Value,
+    #[case] conditional: serde_json::Value,
+    #[case] fails_at: i64,
+    #[case] reason: &str,
+) {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.condition("RetrievedUpdates", retrieved, "no route to host");
+    let status = bench
+        .world
+        .cluster_version
+        .as_mut()
+        .unwrap()
+        .status
+        .as_mut()
+        .unwrap();
+    status.available_updates = serde_json::from_value(available).unwrap();
+    status.conditional_updates = serde_json::from_value(conditional).unwrap();
+    if fails_at > 10 {
+        bench.settle_at(10);
+        assert_eq!(bench.is_true("Failed"), None, "{}", bench.message());
+        bench.settle_at(fails_at - 1);
+        assert_eq!(bench.is_true("Failed"), None);
+    }
+    bench.settle_at(fails_at);
+    assert_ended(&bench, reason);
+    assert_eq!(bench.desired(), None);
+    if reason == "UpgradeConditional" {
+        assert!(bench.message().contains("BadDisk"));
+    }
+}
+
+#[test]
+fn a_rejected_release_is_withdrawn_after_its_grace() {
+    let mut bench = asked(held());
+    bench.condition(
+        "ReleaseAccepted",
+        "False",
+        "Preconditions failed for payload loaded version=\"4.18.5\"",
+    );
+    bench.settle_at(20);
+    bench.settle_at(20 + 580);
+    assert_eq!(bench.is_true("Failed"), None, "within the grace");
+    bench.settle_at(20 + 600);
+    assert_ended(&bench, "UpgradeRejected");
+    assert_eq!(
+        bench.desired(),
+        None,
+        "else it would start by itself in office hours"
+    );
+    assert_eq!(bench.is_true("IntentWithdrawn").as_deref(), Some("Withdrawn"));
+    assert!(
+        !bench.world.pool("night").unwrap().spec.paused,
+        "nothing is pending for it"
+    );
+    assert!(bench.status().paused_pools.is_empty());
+}
+
+#[test]
+fn an_older_rejection_of_another_release_does_not_count() {
+    let mut bench = asked(json!({}));
+    bench.condition(
+        "ReleaseAccepted",
+        "False",
+        "Retrieving payload failed version=\"4.18.4\"",
+    );
+    bench.settle_at(3 * 3600);
+    assert_eq!(bench.is_true("Failed"), None);
+}
+
+#[rstest]
+#[case::what_the_cluster_has(OLD, Some(OLD))]
+#[case::anything_else("4.18.1", None)]
+fn what_was_there_before_is_put_back_only_if_it_changes_nothing(
+    #[case] before: &str,
+    #[case] after: Option<&str>,
+) {
+    let mut bench = Bench::new(job("j", json!({})));
+    let status = bench.world.cluster_version.as_mut().unwrap();
+    status.spec.desired_update =
+        Some(serde_json::from_value(json!({"version": OLD, "image": image(OLD)})).unwrap());
+    bench.settle_at(10);
+    assert_eq!(bench.desired().as_deref(), Some(NEW));
+    bench.job_mut().status.as_mut().unwrap().previous_desired_update =
+        Some(serde_json::from_value(json!({"version": before, "image": image(before)})).unwrap());
+    bench.condition("ReleaseAccepted", "False", "version=\"4.18.5\"");
+    bench.settle_at(20);
+    bench.settle_at(20 + 3600);
+    assert_ended(&bench, "UpgradeRejected");
+    assert_eq!(bench.desired().as_deref(), after);
+}
+
+#[test]
+fn someone_changes_the_target() {
+    let mut bench = asked(json!({}));
+    bench.accept();
+    bench.settle_at(20);
+    bench.world.cluster_version.as_mut().unwrap().spec.desired_update =
+        Some(serde_json::from_value(json!({"version": "4.18.6", "image": "other"})).unwrap());
+    bench.settle_at(30);
+    assert_ended(&bench, "DesiredUpdateChanged");
+    assert_eq!(bench.desired().as_deref(), Some("4.18.6"));
+}
+
+#[test]
+fn desired_update_cleared_after_acceptance_goes_on() {
+    let mut bench = asked(json!({}));
+    bench.accept();
+    bench.settle_at(20);
+    bench.world.cluster_version.as_mut().unwrap().spec.desired_update = None;
+    bench.settle_at(30);
+    bench.complete();
+    bench.settle_at(60);
+    assert_eq!(
+        bench.status().phase,
+        Some(JobPhase::Succeeded),
+        "{}",
+        bench.message()
+    );
+}
+
+#[test]
+fn a_timeout_in_mid_upgrade_leaves_pending_pools_paused() {
+    let mut bench = asked(held());
+    bench.accept();
+    bench.settle_at(20);
+    bench.settle_at(12 * 3600 - 1);
+    // The hold's own limit comes first.
+    assert_ended(&bench, "UnpausingPoolsExpired");
+    assert!(
+        bench.message().contains("hold-night") || bench.message().contains("await-control-plane"),
+        "{}",
+        bench.message()
+    );
+    assert!(
+        bench.world.pool("night").unwrap().spec.paused,
+        "the control plane is unsettled"
+    );
+    assert_eq!(bench.status().paused_pools[0].name, "night");
+    assert_eq!(
+        bench.is_true("PoolsLeftPaused").as_deref(),
+        Some("PendingChanges")
+    );
+    assert_eq!(
+        bench.desired().as_deref(),
+        Some(NEW),
+        "accepted already: never withdrawn"
+    );
+}
+
+#[test]
+fn the_upgrade_timeout_names_the_step() {
+    let mut bench = asked(json!({"spec": {"config": {"upgradeTimeout": "2h"}}}));
+    bench.accept();
+    bench.settle_at(20);
+    bench.settle_at(7199);
+    assert_eq!(bench.is_true("Failed"), None);
+    bench.settle_at(7200);
+    assert_ended(&bench, "TimedOut");
+    assert!(
+        bench
+            .message()
+            .contains("await-control-plane (62% done, waiting on etcd)"),
+        "{}",
+        bench.message()
+    );
+}
+
+#[test]
+fn done_beats_failed_at_the_deadline() {
+    let mut bench = asked(json!({"spec": {"config": {"upgradeTimeout": "2h"}}}));
+    bench.accept();
+    bench.settle_at(20);
+    bench.complete();
+    // The operator was away; the last three steps are still to be ticked.
+    bench.now = 7100;
+    bench.settle();
+    assert_eq!(bench.status().phase, Some(JobPhase::Succeeded));
+}
+
+#[test]
+fn a_later_job_takes_over_what_an_ended_one_left_paused() {
+    let mut bench = Bench::new(job("j", held()));
+    let pool = bench.pool_mut("night");
+    pool.spec.paused = true;
+    pool.metadata.annotations = Some(
+        [(annotations::UPGRADE_JOB.to_owned(), "ns/earlier".to_owned())]
+            .into_iter()
+            .collect(),
+    );
+    bench.settle_at(10);
+    assert!(bench.acted.contains(&Action::PausePool {
+        pool: "night".into(),
+        reason: PauseReason::Delay
+    }));
+    assert_eq!(bench.status().paused_pools[0].name, "night");
+}
+
+#[test]
+fn pools_are_paused_on_failure_where_asked_for() {
+    let patch = json!({"spec": {"config": {"upgradeTimeout": "1h", "pauseMachineConfigPoolsOnFailure": {"enabled": true}}}});
+    let mut bench = asked(patch);
+    bench.accept();
+    bench.settle_at(20);
+    bench.settle_at(3600);
+    assert_ended(&bench, "TimedOut");
+    assert!(
+        bench.world.pool("worker").unwrap().spec.paused && bench.world.pool("night").unwrap().spec.paused
+    );
+    assert!(!bench.world.pool("master").unwrap().spec.paused);
+    // A person lifts it, and it stays lifted.
+    bench.pool_mut("worker").spec.paused = false;
+    bench.settle_at(3700);
+    assert!(!bench.world.pool("worker").unwrap().spec.paused);
+}
+
+#[rstest]
+#[case(StopRequest::Stop)]
+#[case(StopRequest::Terminate)]
+fn a_workflow_stopped_by_a_person_ends_the_job_and_takes_the_intent_back(#[case] how: StopRequest) {
+    let mut bench = asked(json!({}));
+    let (_, run) = bench.workflow.as_mut().unwrap();
+    run.stop = Some(how);
+    run.stopped_by = Some("admin".into());
+    bench.settle_at(20);
+    assert_ended(&bench, "WorkflowStopped");
+    assert!(bench.message().contains("admin"));
+    assert_eq!(bench.desired(), None);
+}
+
+#[test]
+fn a_workflow_that_vanishes_is_rendered_again_without_what_is_done() {
+    let mut bench = asked(json!({}));
+    bench.workflow = None;
+    bench.settle_at(20);
+    let status = bench.status();
+    assert_eq!(status.workflow.unwrap().name, "j-run-2");
+    let plan = Plan::from_value(&status.plan.unwrap()).unwrap();
+    assert!(plan.step("set-desired-update").is_none() && plan.step("await-control-plane").is_some());
+    bench.accept();
+    bench.complete();
+    bench.settle_at(60);
+    assert_eq!(
+        bench.status().phase,
+        Some(JobPhase::Succeeded),
+        "{}",
+        bench.message()
+    );
+    assert_eq!(bench.count(|a| matches!(a, Action::SetDesiredUpdate(_))), 1);
+}
+
+#[test]
+fn a_workflow_that_always_vanishes_ends_the_job() {
+    let mut bench = asked(json!({}));
+    for n in 0..6 {
+        bench.workflow = None;
+        bench.settle_at(20 + n);
+    }
+    assert_ended(&bench, "WorkflowStopped");
+}
+
+#[test]
+fn a_lost_lock_stops_everything() {
+    let mut bench = asked(held());
+    bench.world.cluster_version.as_mut().unwrap().metadata.annotations = None;
+    let before = bench.acted.len();
+    bench.settle_at(20);
+    assert_eq!(bench.is_true("Failed").as_deref(), Some("LockLost"));
+    assert_eq!(
+        bench.acted.get(before..).unwrap(),
+        [Action::Unprotect],
+        "nothing on the cluster is touched any more"
+    );
+}
+
+#[test]
+fn an_abort_hook_that_fails_ends_the_job_and_names_hook_and_job() {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.world.hooks = vec![hook("guard", "Start", "Abort")];
+    bench.settle_at(10);
+    bench.end_hook_jobs("Failed");
+    bench.settle_at(20);
+    assert_ended(&bench, "HookFailed");
+    assert!(
+        bench.message().contains("guard") && bench.message().contains("told to"),
+        "{}",
+        bench.message()
+    );
+    assert_eq!(bench.desired(), None);
+}
+
+fn delete(bench: &mut Bench, now: i64) {
+    bench.job_mut().metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(now)));
+    bench.settle_at(now);
+}
+
+#[test]
+fn deletion_before_acceptance_gives_everything_back_and_runs_no_hook() {
+    let mut bench = asked(held());
+    bench.world.hooks = vec![hook("f", "Failure", "Ignore")];
+    delete(&mut bench, 30);
+    assert_eq!(bench.desired(), None);
+    assert!(!bench.is_locked() && !bench.world.pool("night").unwrap().spec.paused);
+    assert!(bench.acted.contains(&Action::StopWorkflow));
+    assert!(bench.job().metadata.finalizers.is_none() && bench.world.hook_jobs.is_empty());
+}
+
+#[test]
+fn deletion_in_mid_upgrade_leaves_the_upgrade_and_pending_pools_alone() {
+    let mut bench = asked(held());
+    bench.accept();
+    bench.settle_at(20);
+    delete(&mut bench, 30);
+    assert_eq!(bench.desired().as_deref(), Some(NEW));
+    assert!(bench.world.pool("night").unwrap().spec.paused);
+    assert!(!bench.is_locked() && bench.job().metadata.finalizers.is_none());
+}
+
+#[test]
+fn deletion_of_a_job_that_never_started_is_immediate() {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.settle_at(-60);
+    delete(&mut bench, -50);
+    assert!(bench.acted.is_empty());
+}
+
+#[test]
+fn an_unreadable_plan_is_said_and_still_times_out() {
+    let mut bench = asked(json!({}));
+    bench.job_mut().status.as_mut().unwrap().plan =
+        Some(json!({"version": 99, "run": {"kind": "main", "attempt": 1}, "steps": []}));
+    let decision = crate::lifecycle::decide(&crate::lifecycle::Input {
+        world: &bench.world,
+        job: bench.job(),
+        run: &RunState::Absent,
+        engine: &bench.engine,
+        settings: &bench.settings,
+        now: at(20),
+    });
+    assert!(decision.actions.is_empty());
+    assert!(decision.status.message.unwrap().contains("version 99"));
+}

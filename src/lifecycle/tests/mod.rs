@@ -1,0 +1,5 @@
+//! The life of a job, rule by rule (design 5 and 6).
+
+mod bench;
+mod endings;
+mod upgrade;
