@@ -2,6 +2,7 @@
 
 pub mod crds;
 pub mod manifests;
+pub mod next_runs;
 pub mod render;
 pub mod run;
 pub mod simulate_openshift;

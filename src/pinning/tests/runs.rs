@@ -1,0 +1,310 @@
+use super::*;
+
+#[test]
+fn before_its_pin_a_run_is_only_announced() {
+    let decision = decide_at(&config(), &world(), "2026-11-24T16:59:59.999Z");
+    assert_eq!(decision.create, None);
+    assert_eq!(decision.wake_at, Some(at("2026-11-24T17:00:00.999Z")));
+    assert_eq!(condition(&decision, types::SCHEDULED), ("True", "Scheduled"));
+    assert_eq!(
+        message(&decision, types::SCHEDULED),
+        "next run at Tue 2026-11-24 22:00 (Europe/Zurich) / 2026-11-24 21:00 UTC, its UpgradeJob is created at \
+         Tue 2026-11-24 18:00 (Europe/Zurich) / 2026-11-24 17:00 UTC"
+    );
+    assert_eq!(condition(&decision, types::VALID), ("True", "Valid"));
+    assert_eq!(last(&decision), None);
+    assert_eq!(
+        decide_at(&config(), &world(), "2026-11-23T00:00:00Z").wake_at,
+        Some(at(PIN))
+    );
+}
+
+#[test]
+fn at_its_pin_the_job_of_a_run_is_created() {
+    let decision = decide_at(&config(), &world(), PIN);
+    let job = decision.create.as_ref().unwrap();
+    let hash = crate::api::names::hash("ns/c/config-uid", 7);
+    assert_eq!(job.name_any(), format!("c-1795554000-{hash}"));
+    assert_eq!(
+        serde_json::to_value(job).unwrap(),
+        json!({
+            "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "UpgradeJob",
+            "metadata": {
+                "name": job.name_any(), "namespace": "ns",
+                "labels": {"tier": "prod", "managedupgrade.appuio.io/upgrade-config": "c",
+                    "managedupgrade.appuio.io/start": "1795554000", "managedupgrade.appuio.io/version": "4.18.9"},
+                "annotations": {"note": "x"},
+                "ownerReferences": [{"apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "UpgradeConfig",
+                    "name": "c", "uid": "config-uid", "controller": true}],
+            },
+            "spec": {
+                "startAfter": RUN, "startBefore": "2026-11-24T22:00:00Z",
+                "desiredVersion": {"version": "4.18.9", "image": "image-9"},
+                "config": serde_json::to_value(&config().spec.job_template.spec.config).unwrap(),
+            },
+        })
+    );
+    assert_eq!(last(&decision), None, "the run is recorded once its job was seen");
+    assert_eq!(decision.notices[0].reason, "JobCreated");
+}
+
+#[test]
+fn a_run_is_recorded_when_its_job_is_seen_and_makes_no_second_one() {
+    let (mut config, mut world) = (config(), world());
+    assert!(step(&mut config, &mut world, at(PIN)).create.is_some());
+    let decision = step(&mut config, &mut world, at(PIN));
+    assert_eq!(
+        (decision.create.is_none(), last(&decision)),
+        (true, Some(at(RUN)))
+    );
+    assert_eq!(decision.adopted, Some(world.jobs[0].name_any()));
+    let shown = &decision.status.next_possible_schedules[0];
+    assert_eq!(
+        shown.reason,
+        Some(format!("UpgradeJob {} to 4.18.9", world.jobs[0].name_any()))
+    );
+    // Nothing changes any more.
+    let again = step(&mut config, &mut world, at("2026-11-24T17:00:07Z"));
+    assert_eq!(
+        (&again.status, &again.notices, &again.adopted),
+        (&decision.status, &vec![], &None)
+    );
+    // A lost status (a restart between create and status, an old copy) makes no second job either.
+    config.status = None;
+    let decision = step(&mut config, &mut world, at("2026-11-24T17:30:00Z"));
+    assert_eq!(
+        (decision.create.is_none(), last(&decision)),
+        (true, Some(at(RUN)))
+    );
+}
+
+#[rstest]
+#[case::ours_without_owner(json!([]), json!({"managedupgrade.appuio.io/upgrade-config": "c", "managedupgrade.appuio.io/start": "1795554000"}), true)]
+#[case::of_the_peer(json!([{"apiVersion": "v", "kind": "UpgradeConfig", "name": "c", "uid": "config-uid", "controller": true}]), json!({}), true)]
+#[case::of_the_config_before_it_was_created_again(
+    json!([{"apiVersion": "v", "kind": "UpgradeConfig", "name": "c", "uid": "old-uid", "controller": true}]),
+    json!({"managedupgrade.appuio.io/upgrade-config": "c", "managedupgrade.appuio.io/start": "1795554000"}), false)]
+#[case::of_another_config(json!([]), json!({"managedupgrade.appuio.io/upgrade-config": "d", "managedupgrade.appuio.io/start": "1795554000"}), false)]
+#[case::of_another_run(json!([]), json!({"managedupgrade.appuio.io/upgrade-config": "c", "managedupgrade.appuio.io/start": "1"}), false)]
+#[case::by_hand(json!([]), json!({}), false)]
+fn a_job_of_the_same_run_is_adopted(#[case] owners: Value, #[case] labels: Value, #[case] adopted: bool) {
+    let mut world = world();
+    let mut job: UpgradeJob = serde_json::from_value(json!({
+        "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "UpgradeJob",
+        "metadata": {"name": "j", "namespace": "ns", "uid": "j", "ownerReferences": owners, "labels": labels},
+        "spec": {"startAfter": RUN, "startBefore": RUN, "config": {}},
+    }))
+    .unwrap();
+    finish(&mut job, types::SUCCEEDED, "Succeeded");
+    world.jobs.push(job);
+    let decision = decide_at(&config(), &world, PIN);
+    assert_eq!(decision.create.is_none(), adopted);
+    assert_eq!(decision.adopted.is_some(), adopted);
+}
+
+#[test]
+fn the_first_run_is_strictly_after_the_creation_of_the_config() {
+    let mut config = config();
+    config.metadata.creation_timestamp = Some(Time(at(RUN)));
+    let decision = decide_at(&config, &world(), "2026-11-24T21:00:01Z");
+    assert_eq!((decision.create, decision.notices.len()), (None, 0));
+    assert_eq!(decision.wake_at, Some(at("2026-12-01T17:00:00Z")));
+}
+
+#[rstest]
+#[case::until_the_delay("2026-11-24T18:00:00Z", true)]
+#[case::not_after_it("2026-11-24T18:00:01Z", false)]
+fn a_job_is_created_late_within_the_scheduling_delay(#[case] t: &str, #[case] created: bool) {
+    let decision = decide_at(&config(), &world(), t);
+    assert_eq!(decision.create.is_some(), created);
+    if !created {
+        assert_eq!(last(&decision), Some(at(RUN)));
+        assert_eq!(
+            condition(&decision, types::RUN_MISSED),
+            ("True", "NotCreatedInTime")
+        );
+        assert!(decision.notices[0].warning);
+        assert!(
+            decision.notices[0]
+                .note
+                .starts_with("the run at Tue 2026-11-24 22:00 (Europe/Zurich)")
+        );
+        let shown = &decision.status.next_possible_schedules[0];
+        assert_eq!(
+            (shown.time.0, shown.verdict.as_deref()),
+            (at(RUN), Some("Missed"))
+        );
+    }
+}
+
+#[test]
+fn a_run_without_pin_window_is_created_at_the_run_but_not_when_it_could_not_start_any_more() {
+    let mut config = config();
+    config.spec.pin_version_window = None;
+    config.spec.max_upgrade_start_delay = Some(crate::api::GoDuration("30m".to_owned()));
+    assert!(
+        decide_at(&config, &world(), "2026-11-24T20:59:59Z")
+            .create
+            .is_none()
+    );
+    assert!(
+        decide_at(&config, &world(), "2026-11-24T21:29:59Z")
+            .create
+            .is_some()
+    );
+    let decision = decide_at(&config, &world(), "2026-11-24T21:30:00Z");
+    assert_eq!(
+        (
+            decision.create.is_none(),
+            condition(&decision, types::RUN_MISSED).0
+        ),
+        (true, "True")
+    );
+}
+
+#[test]
+fn a_missed_run_stays_said_until_a_later_one_has_its_job() {
+    let (mut config, mut world) = (config(), world());
+    step(&mut config, &mut world, at("2026-11-24T20:00:00Z"));
+    let decision = step(&mut config, &mut world, at("2026-11-30T00:00:00Z"));
+    assert_eq!(
+        (condition(&decision, types::RUN_MISSED).0, decision.notices.len()),
+        ("True", 0)
+    );
+    step(&mut config, &mut world, at("2026-12-01T17:00:00Z"));
+    let decision = step(&mut config, &mut world, at("2026-12-01T17:00:01Z"));
+    assert_eq!(condition(&decision, types::RUN_MISSED), ("False", "JobCreated"));
+}
+
+#[test]
+fn runs_of_a_long_absence_are_recorded_together_and_none_is_made_up_for() {
+    let mut config = config();
+    config.spec.schedule.cron = "*/5 * * * *".to_owned();
+    config.spec.pin_version_window = None;
+    config.spec.max_scheduling_delay = Some(crate::api::GoDuration("2m".to_owned()));
+    let (mut world, now) = (world(), at("2026-12-20T08:03:00Z"));
+    let mut passes = 0;
+    let decision = loop {
+        let decision = step(&mut config, &mut world, now);
+        assert!(decision.notices.len() <= 1 && decision.create.is_none());
+        passes += 1;
+        if decision.wake_at != now.checked_add(SignedDuration::from_secs(1)).ok() {
+            break decision;
+        }
+    };
+    // 30 days of a run every five minutes, a thousand at a time.
+    assert_eq!((passes, last(&decision)), (9, Some(at("2026-12-20T08:00:00Z"))));
+    assert!(message(&decision, types::RUN_MISSED).contains("before it were missed"));
+}
+
+#[test]
+fn while_updates_are_unknown_the_run_waits_until_it_begins() {
+    let (mut config, mut world) = (config(), world());
+    world.cluster_version = Some(cluster_version(&Value::Null, "False"));
+    let decision = step(&mut config, &mut world, at("2026-11-24T17:30:00Z"));
+    assert_eq!(decision.create, None);
+    assert_eq!(
+        condition(&decision, types::SCHEDULED),
+        ("False", "UpdatesUnknown")
+    );
+    assert!(message(&decision, types::SCHEDULED).contains("server away"));
+    assert_eq!(decision.wake_at, Some(at("2026-11-24T17:31:00Z")));
+    // Beyond the delay, known at last.
+    let decision = step(
+        &mut config.clone(),
+        &mut world.clone(),
+        at("2026-11-24T20:59:00Z"),
+    );
+    assert_eq!(
+        (condition(&decision, types::SCHEDULED).1, last(&decision)),
+        ("UpdatesUnknown", None)
+    );
+    let mut known = world.clone();
+    known.cluster_version = Some(cluster_version(&offered(), "True"));
+    assert!(
+        decide_at(&config, &known, "2026-11-24T20:59:00Z")
+            .create
+            .is_some()
+    );
+    // Never known.
+    let decision = decide_at(&config, &world, "2026-11-24T21:01:01Z");
+    assert_eq!(
+        (decision.create.is_none(), last(&decision)),
+        (true, Some(at(RUN)))
+    );
+    assert_eq!(
+        condition(&decision, types::RUN_MISSED),
+        ("True", "UpdatesUnknown")
+    );
+}
+
+#[rstest]
+#[case::none_offered(json!([]), "no update is offered in channel stable-4.18: hooks and pools only")]
+#[case::null(
+    Value::Null,
+    "no update is offered in channel stable-4.18: hooks and pools only"
+)]
+fn without_an_update_the_run_is_a_maintenance_run_with_its_cause(
+    #[case] available: Value,
+    #[case] why: &str,
+) {
+    let mut world = world();
+    world.cluster_version = Some(cluster_version(&available, "True"));
+    let decision = decide_at(&config(), &world, PIN);
+    let job = decision.create.as_ref().unwrap();
+    assert_eq!(job.spec.desired_version, None);
+    assert_eq!(
+        job.annotations()
+            .get(crate::api::annotations::VERSION_CHOICE)
+            .map(String::as_str),
+        Some(why)
+    );
+    assert!(!job.labels().contains_key(crate::api::labels::TARGET_VERSION));
+    assert!(message(&decision, types::SCHEDULED).ends_with(&format!("without an update ({why})")));
+}
+
+#[test]
+fn while_a_job_is_unfinished_no_other_is_pinned() {
+    let (mut config, mut world) = (config(), world());
+    step(&mut config, &mut world, at(PIN));
+    step(&mut config, &mut world, at(PIN));
+    world.jobs[0].status.get_or_insert_default().started_at = Some(Time(at(RUN)));
+    let decision = step(&mut config, &mut world, at("2026-12-01T17:00:00Z"));
+    assert_eq!(decision.create, None);
+    assert_eq!(
+        condition(&decision, types::SCHEDULED),
+        ("False", "PreviousJobRunning")
+    );
+    assert_eq!(decision.wake_at, Some(at("2026-12-01T18:00:00Z")));
+    let mut ended = world.clone();
+    finish(&mut ended.jobs[0], types::FAILED, "TimedOut");
+    assert!(
+        decide_at(&config, &ended, "2026-12-01T17:59:00Z")
+            .create
+            .is_some()
+    );
+    let decision = decide_at(&config, &world, "2026-12-01T18:00:01Z");
+    assert_eq!(
+        (decision.create.is_none(), last(&decision)),
+        (true, Some(at(NEXT_RUN)))
+    );
+    assert_eq!(
+        condition(&decision, types::RUN_MISSED),
+        ("True", "PreviousJobRunning")
+    );
+    assert!(decision.notices[0].note.contains(&world.jobs[0].name_any()));
+}
+
+#[test]
+fn a_pinned_run_that_was_rescheduled_does_not_hide_the_new_one() {
+    let (mut config, mut world) = (config(), world());
+    step(&mut config, &mut world, at(PIN));
+    step(&mut config, &mut world, at(PIN));
+    // Half an hour later the run is moved from 22:00 to 21:30.
+    config.spec.schedule.cron = "30 21 * * 2".to_owned();
+    let decision = step(&mut config, &mut world, at("2026-11-24T17:30:00Z"));
+    assert_eq!(
+        decision.create.unwrap().spec.start_after.0,
+        at("2026-11-24T20:30:00Z")
+    );
+}
