@@ -1,7 +1,7 @@
 //! Upgrades OpenShift 4 clusters in their maintenance windows, with nobody awake.
 //!
-//! Deciding is pure (`schedule`, `plan`, `steps`, `health`, `lifecycle`): a [`world::World`] and the time in, a verdict
-//! and actions out. Only `controller` and the commands in `cli` talk to an API server.
+//! Deciding is pure (`schedule`, `pinning`, `plan`, `steps`, `health`, `lifecycle`): a [`world::World`] and the time
+//! in, a verdict and actions out. Only `controller` and the commands in `cli` talk to an API server.
 
 pub mod api;
 pub mod cli;
