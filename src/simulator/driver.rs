@@ -21,6 +21,7 @@ use kube::{
     runtime::{
         WatchStreamExt,
         reflector::{self, Store, store::Writer},
+        utils::Backoff,
         watcher,
     },
 };
@@ -43,6 +44,8 @@ use crate::openshift::{
 
 /// How long to wait for the watches to show what was just written.
 const AFTER_A_WRITE: Duration = Duration::from_millis(100);
+/// How long to wait after the API server did not answer, or refused something.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 /// How long to wait for anything, at most.
 const IDLE: Duration = Duration::from_secs(5);
 /// A call that takes longer is given up.
@@ -276,6 +279,22 @@ impl Stores {
     }
 }
 
+/// A watch that broke is opened again every second: OpenShift's operators are back soon after their API server, and a
+/// test must not wait half a minute for them.
+struct Steady;
+
+impl Iterator for Steady {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(AFTER_A_FAILURE)
+    }
+}
+
+impl Backoff for Steady {
+    fn reset(&mut self) {}
+}
+
 fn watch<K>(api: Api<K>, config: watcher::Config, changes: &mut Vec<Changes>) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -283,7 +302,7 @@ where
     let writer = Writer::<K>::default();
     let store = writer.as_reader();
     let events = watcher(api, config)
-        .default_backoff()
+        .backoff(Steady)
         .reflect(writer)
         .inspect_err(|error| debug!("watch of {}: {error}", K::plural(&())))
         .map(drop);
@@ -319,7 +338,9 @@ pub async fn run(
     let mut log = Log::default();
     let mut is_ready = false;
     if with_pods {
-        apply(&client, initial::workload(initial), &mut log).await;
+        while !apply(&client, initial::workload(initial), &mut log).await {
+            tokio::time::sleep(AFTER_A_FAILURE).await;
+        }
     }
     loop {
         let mut wait = IDLE;
@@ -342,7 +363,9 @@ pub async fn run(
             if !writes.is_empty() {
                 wait = wait.min(AFTER_A_WRITE);
             }
-            apply(&client, writes, &mut log).await;
+            if !apply(&client, writes, &mut log).await {
+                tokio::time::sleep(AFTER_A_FAILURE).await;
+            }
         }
         // Time passes or something changes; whatever else has changed by then is taken along.
         if let Ok(Some(())) = tokio::time::timeout(wait, changes.next()).await {
@@ -369,46 +392,59 @@ fn target(write: &Write) -> Option<&Target> {
     }
 }
 
-/// What was said last, so that nothing is said twice in a row.
+/// What was said, so that nothing is said again and again.
 #[derive(Default)]
 struct Log {
     problems: Vec<String>,
-    failure: String,
+    /// Since the last round without a failure.
+    failures: Vec<String>,
 }
 
 impl Log {
     fn problems(&mut self, problems: Vec<String>) {
         if problems != self.problems {
-            problems.iter().for_each(|p| warn!("{p}"));
+            for problem in &problems {
+                warn!("{problem}");
+            }
             self.problems = problems;
         }
     }
 
     fn failure(&mut self, failure: String) {
-        if failure != self.failure {
-            warn!("{failure}");
-            self.failure = failure;
+        if !self.failures.contains(&failure) {
+            warn!("{failure}; trying again");
+            self.failures.push(failure);
         }
     }
 }
 
-/// Writes everything at once: a slow answer to one write must not hold up the others.
-async fn apply(client: &Client, writes: Vec<Write>, log: &mut Log) {
+/// Writes everything at once: a slow answer to one write must not hold up the others. Returns whether every write
+/// was answered with something that the next decision takes care of.
+async fn apply(client: &Client, writes: Vec<Write>, log: &mut Log) -> bool {
     let calls = writes.into_iter().map(|write| async move {
         let name = describe(&write);
         let result = tokio::time::timeout(CALL, apply_one(client, write)).await;
         (name, result)
     });
+    let mut failures = Vec::new();
     for (name, result) in join_all(calls).await {
         match result {
             Ok(Ok(())) => info!("{name}"),
             Ok(Err(kube::Error::Api(status))) if was_late(&status) => {
                 debug!("could not {name}: {}", status.message);
             }
-            Ok(Err(error)) => log.failure(format!("could not {name}: {error}")),
-            Err(_) => log.failure(format!("could not {name}: no answer within {} s", CALL.as_secs())),
+            Ok(Err(error)) => failures.push(format!("could not {name}: {error}")),
+            Err(_) => failures.push(format!("could not {name}: no answer within {} s", CALL.as_secs())),
         }
     }
+    if failures.is_empty() {
+        log.failures.clear();
+        return true;
+    }
+    for failure in failures {
+        log.failure(failure);
+    }
+    false
 }
 
 /// Somebody was faster (409), the object is gone (404), or a budget says no (429): decided anew.

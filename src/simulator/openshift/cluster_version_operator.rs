@@ -106,23 +106,20 @@ fn accept(
     let force = update
         .and_then(|u| u.other.get("force"))
         .and_then(serde_json::Value::as_bool);
-    match releases::verify(&release, force.unwrap_or(false), status, context.faults) {
-        Err(refusal) => {
-            let all = &mut status.conditions;
-            conditions::set(
-                all,
-                "ReleaseAccepted",
-                "False",
-                &refusal.reason,
-                &refusal.message,
-                now,
-            );
-        }
-        Ok(()) => {
-            loaded(status, &release, now);
-            begin(status, release, now);
-        }
+    if let Err(refusal) = releases::verify(&release, force.unwrap_or(false), status, context.faults) {
+        let all = &mut status.conditions;
+        conditions::set(
+            all,
+            "ReleaseAccepted",
+            "False",
+            &refusal.reason,
+            &refusal.message,
+            now,
+        );
+        return None;
     }
+    loaded(status, &release, now);
+    begin(status, release, now);
     None
 }
 

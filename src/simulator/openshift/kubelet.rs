@@ -40,8 +40,8 @@ fn run(context: Context<'_>, pod: &Pod, step: &mut Step) {
         // The API server wrote "when the grace period ends"; a container that obeys ends sooner.
         let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
         let asked = end.0.checked_sub(grace).unwrap_or(end.0);
-        let stop = grace.min(context.settings.pod_stop);
-        if step.has_passed(asked, stop, context.now) {
+        let patience = grace.min(context.settings.pod_stop);
+        if step.has_passed(asked, patience, context.now) {
             step.writes.extend(PodRef::of(pod).map(Write::FinishDeletion));
         }
         return;

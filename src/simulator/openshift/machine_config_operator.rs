@@ -115,7 +115,7 @@ fn adopt(context: Context<'_>, node: &mut Node) {
     let pool = pool_of(&context.cluster.pools, node);
     let config = pool.map_or("", |p| p.spec.configuration.name.as_str());
     if !config.is_empty() {
-        node_update::install(node, &config.to_owned());
+        node_update::install(node, config);
     }
 }
 

@@ -93,6 +93,7 @@ impl Default for Settings {
 
 impl Settings {
     /// All durations divided by `speed`, but for the heartbeat, which real controllers watch in real time.
+    #[must_use]
     pub fn faster(&self, speed: f64) -> Self {
         let scale =
             |d: SignedDuration| SignedDuration::try_from_secs_f64(d.as_secs_f64() / speed).unwrap_or(d);

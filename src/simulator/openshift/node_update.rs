@@ -80,18 +80,18 @@ pub(super) fn advance(context: Context<'_>, node: &mut Node, step: &mut Step) {
             annotate(node, REASON, "");
             annotate(node, STATE, "Working");
         }
-        "Working" if is_behind && drained == format!("drain-{desired}") => {
-            if step.has_passed(since, drain_time(context), now) {
-                annotate(node, STATE, "Rebooting");
-                annotate(node, SINCE, now.to_string());
-            }
+        "Working"
+            if is_behind
+                && drained == format!("drain-{desired}")
+                && step.has_passed(since, drain_time(context), now) =>
+        {
+            annotate(node, STATE, "Rebooting");
+            annotate(node, SINCE, now.to_string());
         }
-        "Rebooting" => {
-            if step.has_passed(since, context.settings.node - drain_time(context), now) {
-                annotate(node, CURRENT_CONFIG, &desired);
-                annotate(node, STATE, "Working");
-                annotate(node, DESIRED_DRAIN, format!("uncordon-{desired}"));
-            }
+        "Rebooting" if step.has_passed(since, context.settings.node - drain_time(context), now) => {
+            annotate(node, CURRENT_CONFIG, &desired);
+            annotate(node, STATE, "Working");
+            annotate(node, DESIRED_DRAIN, format!("uncordon-{desired}"));
         }
         "Working" if !is_behind && drained == format!("uncordon-{desired}") => {
             annotate(node, STATE, "Done");
