@@ -30,6 +30,8 @@ enum Command {
     Crds(cli::crds::Args),
     /// Print the workflow that an UpgradeJob would run as.
     Render(cli::render::Args),
+    /// Print the next runs of a schedule, or of the configs in files.
+    NextRuns(cli::next_runs::Args),
     /// Act as OpenShift's operators on a test cluster.
     SimulateOpenshift(cli::simulate_openshift::SimulateOpenshift),
 }
@@ -55,6 +57,7 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
             block_on(cli::simulate_openshift::run(args))?.map_err(|e| e.to_string())?;
         }
         Command::Crds(args) => cli::crds::run(&args).map_err(|e| e.to_string())?,
+        Command::NextRuns(args) => cli::next_runs::run(&args).map_err(|e| e.to_string())?,
         Command::Render(args) => print!("{}", cli::render::run(&args).map_err(|e| e.to_string())?),
     }
     Ok(ExitCode::SUCCESS)
