@@ -16,6 +16,7 @@ use crate::{
     simulator::{
         driver,
         openshift::{Settings, initial::Initial},
+        prepare,
     },
 };
 
@@ -105,7 +106,7 @@ pub enum Error {
     Signals(#[source] std::io::Error),
     /// The simulator refuses.
     #[error(transparent)]
-    Driver(#[from] driver::Error),
+    Prepare(#[from] prepare::Error),
 }
 
 impl SimulateOpenshift {
@@ -156,10 +157,10 @@ pub async fn run(args: SimulateOpenshift) -> Result<(), Error> {
 }
 
 async fn simulate(args: &SimulateOpenshift, client: Client) -> Result<(), Error> {
-    let with_infrastructure = driver::check_kinds(&client).await?;
-    driver::refuse_real_cluster(&client).await?;
+    let with_infrastructure = prepare::check_kinds(&client).await?;
+    prepare::refuse_real_cluster(&client).await?;
     if args.reset {
-        driver::reset(&client, with_infrastructure).await?;
+        prepare::reset(&client, with_infrastructure).await?;
     }
     let initial = Initial {
         from_version: args.from_version.clone(),

@@ -1,6 +1,7 @@
 //! A cluster that is not there: OpenShift's operators, simulated against any Kubernetes API.
 //!
-//! [`openshift`] decides (pure: objects and the time in, writes out), [`driver`] talks to the API.
+//! [`openshift`] decides (pure: objects and the time in, writes out), [`prepare`] and [`driver`] talk to the API.
 
 pub mod driver;
 pub mod openshift;
+pub mod prepare;
