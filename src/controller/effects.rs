@@ -87,7 +87,7 @@ impl Effects<'_> {
         let cluster = self.cluster_version(&attempt)?;
         let value = json!({"version": target.version, "image": target.image});
         let patch = json!([
-            {"op": "test", "path": "/metadata/resourceVersion", "value": cluster.resource_version()},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": cluster.resource_version()},
             {"op": "add", "path": "/spec/desiredUpdate", "value": value},
         ]);
         self.patch_cluster_version(attempt, json_patch(patch, "set spec.desiredUpdate")?)
@@ -108,7 +108,7 @@ impl Effects<'_> {
             None => json!({"op": "remove", "path": "/spec/desiredUpdate"}),
         };
         let patch = json!([
-            {"op": "test", "path": "/metadata/resourceVersion", "value": cluster.resource_version()},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": cluster.resource_version()},
             {"op": "test", "path": "/spec/desiredUpdate/version", "value": ours.version},
             change,
         ]);
@@ -268,7 +268,7 @@ impl Effects<'_> {
     ) -> Result<(), CallError> {
         let name = self.job.name_any();
         let patch = json!([
-            {"op": "test", "path": "/metadata/resourceVersion", "value": self.job.resource_version()},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": self.job.resource_version()},
             {"op": "add", "path": "/status", "value": status},
         ]);
         let patch = json_patch(patch, "write the status of an UpgradeJob")?;
@@ -323,6 +323,8 @@ pub async fn release_hook_job(
     }
 }
 
+/// A JSON patch. Its resourceVersion is replaced, not tested: a lost race is then a conflict (409), while a failed test is
+/// the same answer (422) as a patch that can never work.
 fn json_patch(value: Value, attempt: &str) -> Result<Patch<Value>, CallError> {
     serde_json::from_value(value)
         .map(Patch::Json)

@@ -98,6 +98,7 @@ fn pool(name: &str) -> crate::openshift::machine_config_pool::MachineConfigPool 
 }
 
 /// A job that is due at `at(0)` and must start within an hour; `patch` is merged into it.
+#[allow(clippy::needless_pass_by_value)]
 pub fn job(name: &str, patch: Value) -> UpgradeJob {
     let mut value = json!({
         "metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"), "generation": 1,
@@ -299,7 +300,7 @@ impl Bench {
                 job.unwrap().metadata.finalizers = None;
             }
             Action::Protect => {
-                self.job_mut().metadata.finalizers = Some(vec![finalizers::UPGRADE_JOB.into()])
+                self.job_mut().metadata.finalizers = Some(vec![finalizers::UPGRADE_JOB.into()]);
             }
             Action::Unprotect => self.job_mut().metadata.finalizers = None,
             Action::CreateWorkflow => {
