@@ -242,7 +242,7 @@ pub struct UpgradeConfigStatus {
 pub struct NextPossibleSchedule {
     /// The run instant.
     pub time: Time,
-    /// `WillRun`, `Suspended` or `ScheduleSuspended`.
+    /// `WillRun`, `Suspended` (by a window), `ScheduleSuspended`, or `Missed` (decided: no job was made in time).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
     /// Why.

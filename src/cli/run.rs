@@ -23,6 +23,9 @@ pub struct Args {
     /// Time zone of schedules without a location, and of times in messages (IANA name).
     #[arg(long, env = "DEFAULT_LOCATION", default_value = "UTC")]
     default_location: String,
+    /// Folder with a compiled time zone database, such as /usr/share/zoneinfo. Default: the one built in.
+    #[arg(long, env = "TZDATA_DIR")]
+    tzdata_dir: Option<PathBuf>,
     /// Workflow engine for jobs that name none.
     #[arg(long, env = "ENGINE", value_enum, default_value = "auto")]
     engine: EngineArg,
@@ -115,7 +118,10 @@ pub async fn run(args: Args) -> Result<(), Error> {
 fn settings(args: &Args, namespace: String) -> Result<Settings, Error> {
     Ok(Settings {
         namespace,
-        zones: Zones::bundled(&args.default_location)?,
+        zones: match &args.tzdata_dir {
+            Some(folder) => Zones::from_dir(folder, &args.default_location)?,
+            None => Zones::bundled(&args.default_location)?,
+        },
         engine: args.engine.into(),
         workflow_service_account: args.workflow_service_account.clone(),
         workflow_url_template: args.workflow_url_template.clone(),

@@ -34,7 +34,8 @@ pub struct Effects<'a> {
     pub job: UpgradeJob,
 }
 
-fn params() -> PatchParams {
+/// Parameters of all our patches.
+pub fn params() -> PatchParams {
     PatchParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()

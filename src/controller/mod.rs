@@ -12,6 +12,7 @@ mod mirror;
 mod stores;
 mod upgrade_config;
 mod upgrade_job;
+mod upgrade_job_hook;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -120,6 +121,18 @@ impl Loop<'_> {
             }
             let result = Box::pin(upgrade_config::reconcile(self.ctx, &world, config)).await;
             let result = result.map_err(|e| (e.is_conflict(), e.to_string()));
+            wakes.extend(self.settle(&key, result));
+        }
+        for hook in &world.hooks {
+            let key = format!("UpgradeJobHook {}", hook.name_any());
+            if let Some(later) = self.retries.not_before(&key) {
+                wakes.push(in_future(self.ctx.now(), later));
+                continue;
+            }
+            let result = upgrade_job_hook::reconcile(self.ctx, hook).await;
+            let result = result
+                .map(|()| None)
+                .map_err(|e| (e.is_conflict(), e.to_string()));
             wakes.extend(self.settle(&key, result));
         }
         // Jobs that were just created are seen by the next pass: their watch wakes the loop.

@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, Patch, PostParams, Preconditions},
 };
 use serde_json::json;
 
 use super::{
     Context,
     calls::{CallError, call, found},
-    effects::MANAGER,
+    effects::{self, MANAGER},
     events, live,
 };
 use crate::{
@@ -122,12 +122,9 @@ impl Pass<'_> {
             "metadata": {"resourceVersion": self.config.resource_version()},
             "status": status,
         });
-        let params = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
         let api: Api<UpgradeConfig> = Api::namespaced(self.client.clone(), self.namespace);
         let patch = Patch::Merge(&patch);
+        let params = effects::params();
         let write = api.patch_status(&name, &params, &patch);
         call(format!("write the status of UpgradeConfig {name}"), write)
             .await
