@@ -23,6 +23,9 @@ pub(super) fn tick(scene: &Scene<'_>) -> Tick {
         return Tick::wait("the ClusterVersion has no history yet");
     };
     if target.is(newest) {
+        if is_recorded(scene, &target) {
+            return Tick::done(format!("{} was asked for and accepted", target.version));
+        }
         let state = if newest.is_completed() {
             "installed"
         } else {
