@@ -50,7 +50,20 @@ start_simulator() {
     # A copy: the next build replaces the original while it runs.
     install -m 755 "$OPERATOR_BINARY" "$CP_DIR/bin/upgrade-operator.new"
     mv "$CP_DIR/bin/upgrade-operator.new" "$CP_DIR/bin/upgrade-operator"
-    spawn simulator "$CP_DIR/bin/upgrade-operator" simulate-openshift --kubeconfig "$CP_DIR/kubeconfig/simulator"
+    spawn_simulator
+}
+
+# spawn_simulator [FLAGS...]
+spawn_simulator() {
+    spawn simulator "$CP_DIR/bin/upgrade-operator" simulate-openshift --kubeconfig "$CP_DIR/kubeconfig/simulator" "$@"
+}
+
+# renew_simulated_cluster [FLAGS...]: throws the simulated OpenShift away and makes another.
+renew_simulated_cluster() {
+    stop 5 simulator
+    : >"$CP_DIR/logs/simulator.log"
+    spawn_simulator --reset "$@"
+    wait_for simulator 60 simulator_is_ready
 }
 
 deploy_operator() {

@@ -1,0 +1,173 @@
+# shellcheck shell=bash
+# Shows an upgrade while it happens: on a terminal as a table that is drawn again and
+# again, elsewhere as one line a change. Sourced.
+
+ours() { kubectl --namespace "$OPERATOR_NAMESPACE" "$@"; }
+
+if [[ -t 1 ]]; then
+    LIVE=yes O_BOLD=$'\e[1m' O_DIM=$'\e[2m' O_OFF=$'\e[0m'
+else
+    LIVE='' O_BOLD='' O_DIM='' O_OFF=''
+fi
+declare -A PHASE_COLOUR=(
+    [Pending]=$'\e[2m' [Running]=$'\e[36m' [Paused]=$'\e[33m' [Succeeded]=$'\e[32m'
+    [Failed]=$'\e[31m' [Skipped]=$'\e[2m' [Overridden]=$'\e[33m'
+)
+
+# coloured PHASE: the phase, padded.
+coloured() {
+    local text
+    printf -v text '%-10s' "$1"
+    if [[ -n $LIVE ]]; then
+        printf '%s%s%s' "${PHASE_COLOUR[$1]:-}" "$text" "$O_OFF"
+    else
+        printf '%s' "$text"
+    fi
+}
+
+# Each state of the job as a block of lines: `job NAME PHASE VERSION PROGRESS MESSAGE`,
+# a `step NAME PHASE BEGAN ENDED MESSAGE` for each step, `end`. Fields are parted by
+# U+001F: a tab would swallow empty ones.
+job_states() {
+    jq --unbuffered --raw-output '
+        def seconds: if . == null then "" else fromdateiso8601 end;
+        def line: map(tostring | gsub("[\u001f\n]"; " ")) | join("\u001f");
+        (["job", .metadata.name, .status.phase // "Pending", .spec.desiredVersion.version // "none",
+          .status.progress // "", .status.message // "", (.spec.startAfter | seconds)] | line),
+        (.status.steps // [] | .[]
+          | ["step", .name, .phase, (.startedAt | seconds), (.finishedAt | seconds), .message // ""] | line),
+        "end"'
+}
+
+took() {
+    local began=$1 ended=$2
+    [[ -n $began ]] || return 0
+    [[ -n $ended ]] || ended=$EPOCHSECONDS
+    echo "$((ended > began ? ended - began : 0)) s"
+}
+
+# cut WIDTH TEXT
+cut_to() {
+    local width=$1 text=$2
+    ((width < 20 || ${#text} <= width)) || text="${text:0:width-1}…"
+    printf '%s' "$text"
+}
+
+DRAWN=0
+# Draws the table over the one before.
+draw() {
+    local line name phase began ended message columns rows=0 width
+    columns=$(tput cols 2>/dev/null) || columns=100
+    ((DRAWN == 0)) || printf '\e[%dA' "$DRAWN"
+    IFS=$'\x1f' read -r _ name phase version progress message start <<<"$JOB"
+    printf '\e[K%sUpgradeJob %s%s: to %s, %s %s\n' "$O_BOLD" "$name" "$O_OFF" "$version" "$(coloured "$phase")" "$progress"
+    printf '\e[K%s%s%s\n\e[K\n' "$O_DIM" "$(cut_to "$columns" "$(waiting "$start" "$message")")" "$O_OFF"
+    rows=3
+    for line in "${STEPS[@]}"; do
+        IFS=$'\x1f' read -r _ name phase began ended message <<<"$line"
+        width=$((columns - 58))
+        # Of a step that has not begun there is nothing to tell.
+        printf '\e[K  %-36s %s %6s  %s\n' "$(cut_to 36 "$name")" "$(coloured "$phase")" "$(took "$began" "$ended")" \
+            "$(cut_to "$width" "$message")"
+        rows=$((rows + 1))
+    done
+    DRAWN=$rows
+}
+
+# Before the job begins its message may be a while old.
+waiting() {
+    if [[ ${#STEPS[@]} == 0 && -n $1 ]] && (($1 > EPOCHSECONDS)); then
+        echo "begins in $(($1 - EPOCHSECONDS)) s"
+    else
+        echo "$2"
+    fi
+}
+
+declare -A TOLD=()
+# Prints what differs from what was printed before.
+append() {
+    local line name phase began ended message now
+    now=$(date +%H:%M:%S)
+    IFS=$'\x1f' read -r _ name phase version progress message _ <<<"$JOB"
+    if [[ ${TOLD[job]:-} != "$phase" ]]; then
+        TOLD[job]=$phase
+        printf '%s  %-36s %-10s         to %s\n' "$now" "$name" "$phase" "$version"
+    fi
+    for line in "${STEPS[@]}"; do
+        IFS=$'\x1f' read -r _ name phase began ended message <<<"$line"
+        [[ $phase != Pending && ${TOLD["step $name"]:-} != "$phase $message" ]] || continue
+        TOLD["step $name"]="$phase $message"
+        printf '%s  %-36s %-10s %6s  %s\n' "$now" "$name" "$phase" "$(took "$began" "$ended")" "$message"
+    done
+}
+
+show() {
+    [[ -n $JOB ]] || return 0
+    if [[ -n $LIVE ]]; then draw; else append; fi
+}
+
+# Hooks of the end are run after the outcome is known.
+everything_ended() {
+    local line phase
+    ((${#STEPS[@]})) || return 1
+    for line in "${STEPS[@]}"; do
+        IFS=$'\x1f' read -r _ _ phase _ <<<"$line"
+        [[ $phase != Pending && $phase != Running ]] || return 1
+    done
+}
+
+# watch_upgrade SECONDS: until the one UpgradeJob has ended; whether it succeeded.
+watch_upgrade() {
+    local line phase='' deadline=$((SECONDS + $1)) watch objects states
+    JOB='' STEPS=()
+    local job='' steps=()
+    exec {objects}< <(exec kubectl --namespace "$OPERATOR_NAMESPACE" get upgradejobs --watch --output=json)
+    watch=$!
+    exec {states}< <(job_states <&"$objects")
+    while ((SECONDS < deadline)); do
+        if read -r -t 1 -u "$states" line; then
+            case $line in
+                job*) job=$line steps=() ;;
+                step*) steps+=("$line") ;;
+                end) JOB=$job STEPS=("${steps[@]}") && show ;;
+            esac
+        elif (($? > 128)); then
+            # Nothing new, but time goes on.
+            [[ -z $LIVE ]] || show
+        else
+            fail "the API server ended the watch"
+        fi
+        IFS=$'\x1f' read -r _ _ phase _ <<<"$JOB"
+        case $phase in
+            Succeeded | Failed | Skipped) ! everything_ended || break ;;
+        esac
+    done
+    kill "$watch" 2>/dev/null || true
+    exec {states}<&- {objects}<&-
+    [[ $phase == Succeeded ]]
+}
+
+explain_failure() {
+    ours get upgradejobs --output=wide >&2 || true
+    ours logs deployment/upgrade-operator --tail=20 >&2 || true
+}
+
+look_around() {
+    local workflow
+    workflow=$(ours get upgradejobs --output='jsonpath={.items[0].status.workflow.name}')
+    cat <<END
+
+${O_BOLD}The cluster was upgraded.${O_OFF} It stays up. To look around:
+
+  eval "\$(tests/cluster/env)"                    # kubectl, argo, KUBECONFIG
+  kubectl get upgradeconfigs,upgradejobs          # in namespace $OPERATOR_NAMESPACE
+  kubectl get clusterversion,machineconfigpools,nodes
+  kubectl describe upgradejob
+  argo get $workflow
+  kubectl logs --selector upgradejobs.managedupgrade.appuio.io/upgradejobhook=cluster-upgrade-notify-ext
+  kubectl logs deployment/upgrade-operator
+
+The schedule runs once an hour now: the next run finds no newer version, and does hooks and pools only.
+Another demonstration: tests/cluster/demo. To take it all down: tests/cluster/down
+END
+}
