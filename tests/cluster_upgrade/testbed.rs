@@ -1,0 +1,290 @@
+//! The test cluster, as these tests see it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Node, Pod},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, LogParams, PostParams},
+    core::NamespaceResourceScope,
+};
+use openshift_upgrade_operator::{
+    api::{UpgradeConfig, UpgradeJob, UpgradeJobHook, annotations, labels},
+    openshift::{
+        cluster_version::{self, ClusterVersion, Release},
+        machine_config_pool::MachineConfigPool,
+        node,
+    },
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// The operator's namespace, and of everything that it serves.
+pub const NAMESPACE: &str = "openshift-upgrade";
+
+/// How often is looked; each look is a few requests.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// Looks until there is something, or fails.
+pub async fn wait_for<T>(what: &str, at_most: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    println!("waiting until {what}");
+    loop {
+        if let Some(found) = look().await {
+            println!("{what}: after {:.1} s", began.elapsed().as_secs_f64());
+            return found;
+        }
+        assert!(began.elapsed() < at_most, "gave up after {} s waiting until {what}", at_most.as_secs());
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Which event a pod of a hook is for.
+pub fn event_of(pod: &Pod) -> String {
+    pod.labels().get(labels::HOOK_EVENT).cloned().unwrap_or_else(|| {
+        // The label is on the Job; the pod has the environment.
+        let env = pod.spec.as_ref().and_then(|s| s.containers[0].env.as_ref()).unwrap();
+        let name = env.iter().find(|e| e.name == "EVENT_NAME").and_then(|e| e.value.as_ref()).unwrap();
+        serde_json::from_str(name).unwrap()
+    })
+}
+
+/// The test cluster. When a test fails, it tells what operator, job and workflow have to say.
+pub struct Testbed {
+    client: Client,
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            explain();
+        }
+    }
+}
+
+fn explain() {
+    let commands: [&[&str]; 4] = [
+        &["get", "upgradeconfigs,upgradejobs,workflows,jobs,pods", "--output=wide"],
+        &["get", "upgradejobs", "--output=yaml", "--show-managed-fields=false"],
+        &[
+            "get",
+            "workflows",
+            "--output=jsonpath={range .items[*].status.nodes.*}{.displayName}{\"\\t\"}{.phase}{\"\\t\"}{.message}{\"\\n\"}{end}",
+        ],
+        &["logs", "deployment/upgrade-operator", "--tail=60"],
+    ];
+    for arguments in commands {
+        println!("\n--- kubectl {}", arguments.join(" "));
+        let said = Command::new("kubectl")
+            .args(["--namespace", NAMESPACE])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output();
+        match said {
+            Ok(said) => println!(
+                "{}{}",
+                String::from_utf8_lossy(&said.stdout),
+                String::from_utf8_lossy(&said.stderr)
+            ),
+            Err(error) => println!("cannot run kubectl: {error}"),
+        }
+    }
+}
+
+impl Testbed {
+    /// The cluster with nothing of an earlier test in it, and a new simulated OpenShift.
+    pub async fn fresh(simulator: &[&str]) -> Self {
+        // Two TLS back ends are in the graph; an error means that one was chosen already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::try_default()
+            .await
+            .expect("KUBECONFIG is not that of the test cluster: eval \"$(tests/cluster/env)\"");
+        let testbed = Self { client };
+        // Configs first, which would make new jobs; then jobs, whose end gives back what they hold.
+        testbed.delete_all("UpgradeConfigs", &testbed.ours::<UpgradeConfig>()).await;
+        testbed.delete_all("UpgradeJobs", &testbed.ours::<UpgradeJob>()).await;
+        testbed.delete_all("UpgradeJobHooks", &testbed.ours::<UpgradeJobHook>()).await;
+        testbed.delete_all("Workflows", &testbed.workflows()).await;
+        testbed.delete_all("Jobs", &testbed.ours::<Job>()).await;
+        let renew = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/renew");
+        let status = Command::new(renew).args(simulator).stdin(Stdio::null()).status().unwrap();
+        assert!(status.success(), "tests/cluster/renew failed");
+        testbed
+    }
+
+    fn ours<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    fn workflows(&self) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Workflow");
+        Api::namespaced_with(self.client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind))
+    }
+
+    async fn delete_all<K>(&self, kind: &str, api: &Api<K>)
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
+        api.delete_collection(&DeleteParams::background(), &ListParams::default()).await.unwrap();
+        wait_for(&format!("there are no {kind}"), Duration::from_secs(60), async || {
+            let left = api.list_metadata(&ListParams::default()).await.unwrap();
+            left.items.is_empty().then_some(())
+        })
+        .await;
+    }
+
+    /// Creates an object.
+    pub async fn apply<K>(&self, object: &K)
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        self.ours::<K>().create(&PostParams::default(), object).await.unwrap();
+    }
+
+    pub async fn job(&self, name: &str) -> UpgradeJob {
+        self.ours().get(name).await.unwrap()
+    }
+
+    pub async fn jobs(&self) -> Vec<UpgradeJob> {
+        self.ours().list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// The one UpgradeJob, as soon as there is one.
+    pub async fn only_job(&self, at_most: Duration) -> UpgradeJob {
+        wait_for("there is an UpgradeJob", at_most, async || {
+            let mut jobs = self.jobs().await;
+            assert!(jobs.len() <= 1, "one run, one job");
+            jobs.pop()
+        })
+        .await
+    }
+
+    /// The one workflow of the upgrade itself.
+    pub async fn only_workflow(&self) -> DynamicObject {
+        let all = self.workflows().list(&ListParams::default()).await.unwrap();
+        let mut main: Vec<_> = all.into_iter().filter(|w| w.name_any().contains("-run-")).collect();
+        assert_eq!(main.len(), 1, "{:?}", main.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
+        main.pop().unwrap()
+    }
+
+    pub async fn cluster_version(&self) -> ClusterVersion {
+        Api::all(self.client.clone()).get(cluster_version::NAME).await.unwrap()
+    }
+
+    /// An offered release.
+    pub async fn offered(&self, version: &str) -> Release {
+        wait_for(&format!("{version} is offered"), Duration::from_secs(30), async || {
+            let offers = self.cluster_version().await.status?.available_updates?;
+            offers.into_iter().find(|r| r.version == version)
+        })
+        .await
+    }
+
+    pub async fn pool(&self, name: &str) -> MachineConfigPool {
+        Api::all(self.client.clone()).get(name).await.unwrap()
+    }
+
+    /// What the nodes of a pool run, and whether they are cordoned.
+    pub async fn configs_of_nodes(&self, pool: &str) -> BTreeMap<String, (Option<String>, Option<String>, bool)> {
+        let with_role = ListParams::default().labels(&format!("node-role.kubernetes.io/{pool}"));
+        let nodes = Api::<Node>::all(self.client.clone()).list(&with_role).await.unwrap();
+        let describe = |node: Node| {
+            let annotation = |key| node.annotations().get(key).cloned();
+            let configs = (annotation(node::CURRENT_CONFIG), annotation(node::DESIRED_CONFIG));
+            let cordoned = node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false);
+            (node.name_any(), (configs.0, configs.1, cordoned))
+        };
+        nodes.into_iter().map(describe).collect()
+    }
+
+    /// The release is installed, and every pool runs it.
+    pub async fn assert_installed(&self, version: &str) {
+        let cluster = self.cluster_version().await;
+        let newest = cluster.newest().unwrap();
+        assert_eq!((newest.version.as_str(), newest.is_completed()), (version, true));
+        for pool in Api::<MachineConfigPool>::all(self.client.clone()).list(&ListParams::default()).await.unwrap() {
+            let (wanted, state) = (&pool.spec.configuration.name, pool.state());
+            assert_eq!(&state.configuration.name, wanted, "pool {}", pool.name_any());
+            assert_eq!(state.updated_machine_count, state.machine_count, "pool {}", pool.name_any());
+        }
+    }
+
+    /// No lock, no pause, no finalizer.
+    pub async fn assert_nothing_is_held(&self) {
+        let lock: Vec<_> = [annotations::UPGRADE_JOB, annotations::UPGRADE_JOB_UID].to_vec();
+        let cluster = self.cluster_version().await;
+        assert!(lock.iter().all(|a| !cluster.annotations().contains_key(*a)), "{:?}", cluster.annotations());
+        for pool in Api::<MachineConfigPool>::all(self.client.clone()).list(&ListParams::default()).await.unwrap() {
+            assert!(!pool.spec.paused, "pool {} is paused", pool.name_any());
+            assert!(lock.iter().all(|a| !pool.annotations().contains_key(*a)), "{:?}", pool.annotations());
+        }
+        for job in self.jobs().await {
+            assert!(job.finalizers().is_empty(), "{}: {:?}", job.name_any(), job.finalizers());
+        }
+        // The operator lets go of a hook's Job once its end is on record.
+        wait_for("the hooks' Jobs have no finalizer", Duration::from_secs(30), async || {
+            let jobs = self.ours::<Job>().list(&ListParams::default()).await.unwrap();
+            jobs.iter().all(|j| j.finalizers().is_empty()).then_some(())
+        })
+        .await;
+    }
+
+    /// Pods of hooks.
+    pub async fn hook_pods(&self) -> Vec<Pod> {
+        let of_jobs = ListParams::default().labels("batch.kubernetes.io/job-name");
+        self.ours::<Pod>().list(&of_jobs).await.unwrap().items
+    }
+
+    pub async fn log(&self, pod: &Pod) -> String {
+        self.ours::<Pod>().logs(&pod.name_any(), &LogParams::default()).await.unwrap()
+    }
+
+    /// How often the operator's container was started again.
+    pub async fn operator_restarts(&self) -> i32 {
+        let ours = ListParams::default().labels("app.kubernetes.io/name=upgrade-operator");
+        let pods = self.ours::<Pod>().list(&ours).await.unwrap().items;
+        assert_eq!(pods.len(), 1, "the operator has one pod");
+        pods[0].status.as_ref().and_then(|s| s.container_statuses.as_ref()).unwrap()[0].restart_count
+    }
+
+    /// VmRSS of the operator's process in kB.
+    pub fn operator_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", operator_process())).unwrap_or_default();
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or("0 kB");
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// SIGKILL to the operator's process: it has no time to say anything to anybody.
+    pub fn kill_operator(&self) {
+        let status = Command::new("kill").args(["-KILL", &operator_process().to_string()]).status().unwrap();
+        assert!(status.success());
+        println!("the operator is killed");
+    }
+}
+
+/// The operator's process: the one that runs it in a pod's cgroup.
+fn operator_process() -> u32 {
+    let found: Vec<u32> = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let read = |file| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            read("cmdline").starts_with(b"/bin/upgrade-operator\0run\0")
+                && String::from_utf8_lossy(&read("cgroup")).contains("kubepods")
+        })
+        .collect();
+    assert_eq!(found.len(), 1, "processes of the operator: {found:?}");
+    found[0]
+}
