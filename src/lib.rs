@@ -6,6 +6,8 @@
 pub mod api;
 pub mod cli;
 pub mod controller;
+#[cfg(test)]
+mod documentation;
 pub mod engine;
 pub mod health;
 pub mod hooks;

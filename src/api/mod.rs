@@ -87,4 +87,4 @@ pub mod finalizers {
 }
 
 #[cfg(test)]
-mod schema_tests;
+pub(crate) mod schema_tests;

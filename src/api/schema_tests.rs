@@ -17,7 +17,7 @@ use crate::cli::crds;
 const SEED: &str = include_str!("testdata/seed.yaml");
 const PEER: &str = include_str!("testdata/peer.yaml");
 
-fn documents(stream: &str) -> Vec<Value> {
+pub(crate) fn documents(stream: &str) -> Vec<Value> {
     let read = |d| <Value as serde::Deserialize>::deserialize(d).unwrap();
     serde_yaml::Deserializer::from_str(stream).map(read).collect()
 }
@@ -43,7 +43,7 @@ fn schema(kind: &str) -> &'static Value {
 }
 
 /// What the API server would say about `object`, replacing `old` if there is one.
-fn refusals(object: &Value, old: Option<&Value>) -> Vec<String> {
+pub(crate) fn refusals(object: &Value, old: Option<&Value>) -> Vec<String> {
     let schema = schema(object["kind"].as_str().unwrap());
     let mut errors = Vec::new();
     for part in ["spec", "status"] {
@@ -127,7 +127,7 @@ fn structure(schema: &Value, value: &Value, path: &str, errors: &mut Vec<String>
 }
 
 /// Problems that the operator finds in an object, having read and written it once.
-fn problems(object: &Value) -> Vec<validation::Problem> {
+pub(crate) fn problems(object: &Value) -> Vec<validation::Problem> {
     fn through<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(object: &Value) -> T {
         let read: T = serde_json::from_value(object.clone()).unwrap();
         let written = serde_json::to_value(&read).unwrap();

@@ -58,7 +58,11 @@ pub fn config(name: &str, start: Timestamp, delay: &Delay) -> UpgradeConfig {
     let local = start.to_zoned(zone);
     let (minute, hour, day, month) = (local.minute(), local.hour(), local.day(), local.month());
     schedule["cron"] = json!(format!("{minute} {hour} {day} {month} *"));
-    let parity = if local.date().iso_week_date().week() % 2 == 0 { "@even" } else { "@odd" };
+    let parity = if local.date().iso_week_date().week() % 2 == 0 {
+        "@even"
+    } else {
+        "@odd"
+    };
     schedule["isoWeek"] = json!(parity);
     // Pinned at once.
     config["spec"]["pinVersionWindow"] = json!("10m");
@@ -102,6 +106,7 @@ pub fn hook(name: &str, events: &[HookEvent]) -> UpgradeJobHook {
         echo "JOB_spec_desiredVersion_image=$JOB_spec_desiredVersion_image""#;
     container["command"] = json!(["sh", "-c", print, "hook"]);
     container["args"] = json!([body]);
-    container["securityContext"] = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    container["securityContext"] =
+        json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
     read(hook)
 }

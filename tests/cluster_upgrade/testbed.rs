@@ -43,7 +43,11 @@ pub async fn wait_for<T>(what: &str, at_most: Duration, mut look: impl AsyncFnMu
             println!("{what}: after {:.1} s", began.elapsed().as_secs_f64());
             return found;
         }
-        assert!(began.elapsed() < at_most, "gave up after {} s waiting until {what}", at_most.as_secs());
+        assert!(
+            began.elapsed() < at_most,
+            "gave up after {} s waiting until {what}",
+            at_most.as_secs()
+        );
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -52,8 +56,16 @@ pub async fn wait_for<T>(what: &str, at_most: Duration, mut look: impl AsyncFnMu
 pub fn event_of(pod: &Pod) -> String {
     pod.labels().get(labels::HOOK_EVENT).cloned().unwrap_or_else(|| {
         // The label is on the Job; the pod has the environment.
-        let env = pod.spec.as_ref().and_then(|s| s.containers[0].env.as_ref()).unwrap();
-        let name = env.iter().find(|e| e.name == "EVENT_NAME").and_then(|e| e.value.as_ref()).unwrap();
+        let env = pod
+            .spec
+            .as_ref()
+            .and_then(|s| s.containers[0].env.as_ref())
+            .unwrap();
+        let name = env
+            .iter()
+            .find(|e| e.name == "EVENT_NAME")
+            .and_then(|e| e.value.as_ref())
+            .unwrap();
         serde_json::from_str(name).unwrap()
     })
 }
@@ -73,8 +85,17 @@ impl Drop for Testbed {
 
 fn explain() {
     let commands: [&[&str]; 4] = [
-        &["get", "upgradeconfigs,upgradejobs,workflows,jobs,pods", "--output=wide"],
-        &["get", "upgradejobs", "--output=yaml", "--show-managed-fields=false"],
+        &[
+            "get",
+            "upgradeconfigs,upgradejobs,workflows,jobs,pods",
+            "--output=wide",
+        ],
+        &[
+            "get",
+            "upgradejobs",
+            "--output=yaml",
+            "--show-managed-fields=false",
+        ],
         &[
             "get",
             "workflows",
@@ -110,13 +131,23 @@ impl Testbed {
             .expect("KUBECONFIG is not that of the test cluster: eval \"$(tests/cluster/env)\"");
         let testbed = Self { client };
         // Configs first, which would make new jobs; then jobs, whose end gives back what they hold.
-        testbed.delete_all("UpgradeConfigs", &testbed.ours::<UpgradeConfig>()).await;
-        testbed.delete_all("UpgradeJobs", &testbed.ours::<UpgradeJob>()).await;
-        testbed.delete_all("UpgradeJobHooks", &testbed.ours::<UpgradeJobHook>()).await;
+        testbed
+            .delete_all("UpgradeConfigs", &testbed.ours::<UpgradeConfig>())
+            .await;
+        testbed
+            .delete_all("UpgradeJobs", &testbed.ours::<UpgradeJob>())
+            .await;
+        testbed
+            .delete_all("UpgradeJobHooks", &testbed.ours::<UpgradeJobHook>())
+            .await;
         testbed.delete_all("Workflows", &testbed.workflows()).await;
         testbed.delete_all("Jobs", &testbed.ours::<Job>()).await;
         let renew = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/renew");
-        let status = Command::new(renew).args(simulator).stdin(Stdio::null()).status().unwrap();
+        let status = Command::new(renew)
+            .args(simulator)
+            .stdin(Stdio::null())
+            .status()
+            .unwrap();
         assert!(status.success(), "tests/cluster/renew failed");
         testbed
     }
@@ -137,20 +168,33 @@ impl Testbed {
     where
         K: Clone + Debug + DeserializeOwned,
     {
-        api.delete_collection(&DeleteParams::background(), &ListParams::default()).await.unwrap();
-        wait_for(&format!("there are no {kind}"), Duration::from_secs(60), async || {
-            let left = api.list_metadata(&ListParams::default()).await.unwrap();
-            left.items.is_empty().then_some(())
-        })
+        api.delete_collection(&DeleteParams::background(), &ListParams::default())
+            .await
+            .unwrap();
+        wait_for(
+            &format!("there are no {kind}"),
+            Duration::from_secs(60),
+            async || {
+                let left = api.list_metadata(&ListParams::default()).await.unwrap();
+                left.items.is_empty().then_some(())
+            },
+        )
         .await;
     }
 
     /// Creates an object.
     pub async fn apply<K>(&self, object: &K)
     where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
     {
-        self.ours::<K>().create(&PostParams::default(), object).await.unwrap();
+        self.ours::<K>()
+            .create(&PostParams::default(), object)
+            .await
+            .unwrap();
     }
 
     pub async fn job(&self, name: &str) -> UpgradeJob {
@@ -174,21 +218,36 @@ impl Testbed {
     /// The one workflow of the upgrade itself.
     pub async fn only_workflow(&self) -> DynamicObject {
         let all = self.workflows().list(&ListParams::default()).await.unwrap();
-        let mut main: Vec<_> = all.into_iter().filter(|w| w.name_any().contains("-run-")).collect();
-        assert_eq!(main.len(), 1, "{:?}", main.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
+        let mut main: Vec<_> = all
+            .into_iter()
+            .filter(|w| w.name_any().contains("-run-"))
+            .collect();
+        assert_eq!(
+            main.len(),
+            1,
+            "{:?}",
+            main.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
+        );
         main.pop().unwrap()
     }
 
     pub async fn cluster_version(&self) -> ClusterVersion {
-        Api::all(self.client.clone()).get(cluster_version::NAME).await.unwrap()
+        Api::all(self.client.clone())
+            .get(cluster_version::NAME)
+            .await
+            .unwrap()
     }
 
     /// An offered release.
     pub async fn offered(&self, version: &str) -> Release {
-        wait_for(&format!("{version} is offered"), Duration::from_secs(30), async || {
-            let offers = self.cluster_version().await.status?.available_updates?;
-            offers.into_iter().find(|r| r.version == version)
-        })
+        wait_for(
+            &format!("{version} is offered"),
+            Duration::from_secs(30),
+            async || {
+                let offers = self.cluster_version().await.status?.available_updates?;
+                offers.into_iter().find(|r| r.version == version)
+            },
+        )
         .await
     }
 
@@ -197,9 +256,15 @@ impl Testbed {
     }
 
     /// What the nodes of a pool run, and whether they are cordoned.
-    pub async fn configs_of_nodes(&self, pool: &str) -> BTreeMap<String, (Option<String>, Option<String>, bool)> {
+    pub async fn configs_of_nodes(
+        &self,
+        pool: &str,
+    ) -> BTreeMap<String, (Option<String>, Option<String>, bool)> {
         let with_role = ListParams::default().labels(&format!("node-role.kubernetes.io/{pool}"));
-        let nodes = Api::<Node>::all(self.client.clone()).list(&with_role).await.unwrap();
+        let nodes = Api::<Node>::all(self.client.clone())
+            .list(&with_role)
+            .await
+            .unwrap();
         let describe = |node: Node| {
             let annotation = |key| node.annotations().get(key).cloned();
             let configs = (annotation(node::CURRENT_CONFIG), annotation(node::DESIRED_CONFIG));
@@ -214,10 +279,19 @@ impl Testbed {
         let cluster = self.cluster_version().await;
         let newest = cluster.newest().unwrap();
         assert_eq!((newest.version.as_str(), newest.is_completed()), (version, true));
-        for pool in Api::<MachineConfigPool>::all(self.client.clone()).list(&ListParams::default()).await.unwrap() {
+        for pool in Api::<MachineConfigPool>::all(self.client.clone())
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+        {
             let (wanted, state) = (&pool.spec.configuration.name, pool.state());
             assert_eq!(&state.configuration.name, wanted, "pool {}", pool.name_any());
-            assert_eq!(state.updated_machine_count, state.machine_count, "pool {}", pool.name_any());
+            assert_eq!(
+                state.updated_machine_count,
+                state.machine_count,
+                "pool {}",
+                pool.name_any()
+            );
         }
     }
 
@@ -225,19 +299,40 @@ impl Testbed {
     pub async fn assert_nothing_is_held(&self) {
         let lock: Vec<_> = [annotations::UPGRADE_JOB, annotations::UPGRADE_JOB_UID].to_vec();
         let cluster = self.cluster_version().await;
-        assert!(lock.iter().all(|a| !cluster.annotations().contains_key(*a)), "{:?}", cluster.annotations());
-        for pool in Api::<MachineConfigPool>::all(self.client.clone()).list(&ListParams::default()).await.unwrap() {
+        assert!(
+            lock.iter().all(|a| !cluster.annotations().contains_key(*a)),
+            "{:?}",
+            cluster.annotations()
+        );
+        for pool in Api::<MachineConfigPool>::all(self.client.clone())
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+        {
             assert!(!pool.spec.paused, "pool {} is paused", pool.name_any());
-            assert!(lock.iter().all(|a| !pool.annotations().contains_key(*a)), "{:?}", pool.annotations());
+            assert!(
+                lock.iter().all(|a| !pool.annotations().contains_key(*a)),
+                "{:?}",
+                pool.annotations()
+            );
         }
         for job in self.jobs().await {
-            assert!(job.finalizers().is_empty(), "{}: {:?}", job.name_any(), job.finalizers());
+            assert!(
+                job.finalizers().is_empty(),
+                "{}: {:?}",
+                job.name_any(),
+                job.finalizers()
+            );
         }
         // The operator lets go of a hook's Job once its end is on record.
-        wait_for("the hooks' Jobs have no finalizer", Duration::from_secs(30), async || {
-            let jobs = self.ours::<Job>().list(&ListParams::default()).await.unwrap();
-            jobs.iter().all(|j| j.finalizers().is_empty()).then_some(())
-        })
+        wait_for(
+            "the hooks' Jobs have no finalizer",
+            Duration::from_secs(30),
+            async || {
+                let jobs = self.ours::<Job>().list(&ListParams::default()).await.unwrap();
+                jobs.iter().all(|j| j.finalizers().is_empty()).then_some(())
+            },
+        )
         .await;
     }
 
@@ -248,7 +343,10 @@ impl Testbed {
     }
 
     pub async fn log(&self, pod: &Pod) -> String {
-        self.ours::<Pod>().logs(&pod.name_any(), &LogParams::default()).await.unwrap()
+        self.ours::<Pod>()
+            .logs(&pod.name_any(), &LogParams::default())
+            .await
+            .unwrap()
     }
 
     /// How often the operator's container was started again.
@@ -256,22 +354,28 @@ impl Testbed {
         let ours = ListParams::default().labels("app.kubernetes.io/name=upgrade-operator");
         let pods = self.ours::<Pod>().list(&ours).await.unwrap().items;
         assert_eq!(pods.len(), 1, "the operator has one pod");
-        pods[0].status.as_ref().and_then(|s| s.container_statuses.as_ref()).unwrap()[0].restart_count
+        pods[0]
+            .status
+            .as_ref()
+            .and_then(|s| s.container_statuses.as_ref())
+            .unwrap()[0]
+            .restart_count
     }
+}
 
-    /// VmRSS of the operator's process in kB.
-    pub fn operator_memory(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", operator_process())).unwrap_or_default();
-        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or("0 kB");
-        line.trim().trim_end_matches(" kB").parse().unwrap()
-    }
+/// VmRSS of the operator's process in kB.
+pub fn operator_memory() -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", operator_process())).unwrap();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
 
-    /// SIGKILL to the operator's process: it has no time to say anything to anybody.
-    pub fn kill_operator(&self) {
-        let status = Command::new("kill").args(["-KILL", &operator_process().to_string()]).status().unwrap();
-        assert!(status.success());
-        println!("the operator is killed");
-    }
+/// SIGKILL to the operator's process: it has no time to say anything to anybody.
+pub fn kill_operator() {
+    let pid = operator_process().to_string();
+    let status = Command::new("kill").args(["-KILL", &pid]).status().unwrap();
+    assert!(status.success());
+    println!("the operator is killed");
 }
 
 /// The operator's process: the one that runs it in a pod's cgroup.

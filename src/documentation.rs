@@ -1,0 +1,171 @@
+//! Checks that the documents say what the code does.
+
+use std::{fs, path::Path};
+
+use crate::{
+    api::{
+        UpgradeJob,
+        conditions::{reasons, types},
+        schema_tests::{documents, problems, refusals},
+    },
+    openshift::machine_config_pool::MachineConfigPool,
+    plan::{Plan, build},
+};
+
+const CONCEPTS: &str = include_str!("../docs/concepts.md");
+const EXAMPLE: &str = include_str!("../docs/examples/cluster-upgrade.yaml");
+
+/// README.md and everything below docs/: where, and the YAML in it.
+fn yaml() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = vec![root.join("README.md")];
+    for folder in ["docs", "docs/examples"] {
+        files.extend(
+            fs::read_dir(root.join(folder))
+                .unwrap()
+                .map(|f| f.unwrap().path()),
+        );
+    }
+    let mut found = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(root).unwrap().display().to_string();
+        match file.extension().and_then(|e| e.to_str()) {
+            Some("yaml") => found.push((name, fs::read_to_string(file).unwrap())),
+            Some("md") => {
+                let text = fs::read_to_string(file).unwrap();
+                let blocks = text
+                    .split("```yaml\n")
+                    .skip(1)
+                    .filter_map(|rest| rest.split("```").next());
+                found.extend(blocks.map(|block| (name.clone(), block.to_owned())));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn every_example_of_our_kinds_is_taken_by_the_api_server_and_valid() {
+    let mut checked = 0;
+    for (place, text) in yaml() {
+        for object in documents(&text) {
+            let of_ours = object["apiVersion"]
+                .as_str()
+                .is_some_and(|v| v.starts_with(crate::api::GROUP));
+            assert!(of_ours, "{place}: an example of another kind, or none: {object}");
+            assert_eq!(refusals(&object, None), Vec::<String>::new(), "{place}: {object}");
+            assert_eq!(problems(&object), [], "{place}: {object}");
+            checked += 1;
+        }
+    }
+    assert!(checked >= 7, "only {checked} examples are left");
+}
+
+/// A job of the example's config, with a pool that it holds.
+fn plan_of_the_example() -> Plan {
+    let config = documents(EXAMPLE)
+        .into_iter()
+        .find(|d| d["kind"] == "UpgradeConfig")
+        .unwrap();
+    let job: UpgradeJob = serde_json::from_value(serde_json::json!({
+        "apiVersion": "managedupgrade.appuio.io/v1beta1",
+        "kind": "UpgradeJob",
+        "metadata": {"name": "example", "namespace": "openshift-upgrade"},
+        "spec": {
+            "startAfter": "2026-11-24T21:00:00Z",
+            "startBefore": "2026-11-24T22:00:00Z",
+            "desiredVersion": {"version": "4.18.5"},
+            "config": config["spec"]["jobTemplate"]["spec"]["config"],
+        },
+    }))
+    .unwrap();
+    let pool: MachineConfigPool = serde_json::from_value(serde_json::json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfigPool",
+        "metadata": {"name": "pool", "labels": {"name": "x-app-night-maintenance"}},
+        "spec": {},
+    }))
+    .unwrap();
+    build::main_plan(&job, &[], &[pool], 1)
+}
+
+#[test]
+fn the_table_of_steps_has_the_steps_of_a_plan_in_their_order() {
+    let section = CONCEPTS
+        .split("## The steps")
+        .nth(1)
+        .and_then(|rest| rest.split("\n## ").next())
+        .unwrap();
+    let documented: Vec<String> = section
+        .lines()
+        .filter_map(|l| l.strip_prefix("| `")?.split_once(" |"))
+        .flat_map(|(names, _)| names.split(['`', ',', ' ']))
+        .filter(|name| !name.is_empty() && *name != "or")
+        .map(|name| name.replace("<pool>", "pool"))
+        .collect();
+    let planned: Vec<String> = plan_of_the_example().steps.into_iter().map(|s| s.name).collect();
+    assert_eq!(documented, planned);
+}
+
+#[test]
+fn every_reason_of_an_ending_is_documented() {
+    let failed = [
+        reasons::PRE_HEALTH_CHECK_FAILED,
+        reasons::UPGRADE_WITHDRAWN,
+        reasons::UPGRADE_CONDITIONAL,
+        reasons::UPDATE_SERVICE_UNAVAILABLE,
+        reasons::UPGRADE_REJECTED,
+        reasons::UPGRADE_INVALID,
+        reasons::DESIRED_UPDATE_CHANGED,
+        reasons::TIMED_OUT,
+        reasons::UNPAUSING_POOLS_EXPIRED,
+        reasons::POST_HEALTH_CHECK_FAILED,
+        reasons::HOOK_FAILED,
+        reasons::WORKFLOW_STOPPED,
+        reasons::LOCK_LOST,
+    ];
+    let endings: Vec<&str> = CONCEPTS
+        .lines()
+        .filter(|l| l.starts_with("| ") && (l.contains("| `Failed`") || l.contains("| `Succeeded`")))
+        .collect();
+    for reason in failed {
+        let row = endings.iter().find(|l| l.contains(&format!("`{reason}`")));
+        assert!(
+            row.is_some_and(|l| l.contains("`Failed`")),
+            "{reason} is not documented"
+        );
+    }
+    for other in [reasons::SKIPPED, types::EXPIRED] {
+        assert!(
+            endings.iter().any(|l| l.contains(other)),
+            "{other} is not documented"
+        );
+    }
+    assert!(CONCEPTS.contains(types::POOLS_LEFT_PAUSED));
+}
+
+#[test]
+fn documents_link_to_files_that_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (folder, names) in [
+        ("", vec!["README.md"]),
+        (
+            "docs",
+            vec!["concepts.md", "architecture.md", "install.md", "hooks.md"],
+        ),
+        ("tests/cluster", vec!["README.md"]),
+    ] {
+        for name in names {
+            let text = fs::read_to_string(root.join(folder).join(name)).unwrap();
+            let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            for link in links.filter(|l| !l.contains("://") && !l.starts_with('#')) {
+                let path = link.split('#').next().unwrap();
+                assert!(
+                    root.join(folder).join(path).exists(),
+                    "{folder}/{name} links to {link}, which is not there"
+                );
+            }
+        }
+    }
+}
