@@ -405,7 +405,8 @@ impl Found {
         }
     }
 
-    /// Only what the API server would refuse for certain when the Job is created.
+    /// Only what the API server would refuse for certain when the Job is created. A missing restart policy is none of
+    /// that: the operator sets Never.
     fn job_template(&mut self, field: &str, template: &JobTemplateSpec) {
         let field = format!("{field}.spec.template.spec");
         let pod = template.spec.as_ref().and_then(|s| s.template.spec.as_ref());
@@ -422,8 +423,8 @@ impl Found {
                 self.add(format!("{field}.containers[{index}].image"), message);
             }
         }
-        let policy = pod.restart_policy.as_deref().unwrap_or("Always (the default)");
-        if !["Never", "OnFailure"].contains(&policy) {
+        let policy = pod.restart_policy.as_deref().unwrap_or_default();
+        if !["", "Never", "OnFailure"].contains(&policy) {
             let message = format!("a Job cannot have {policy}: write Never or OnFailure");
             self.add(format!("{field}.restartPolicy"), message);
         }

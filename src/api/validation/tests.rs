@@ -287,6 +287,7 @@ fn job_hook(pod: &str) -> UpgradeJobHook {
 }
 
 #[rstest]
+#[case::operator_sets_never(job_hook("containers: [{name: a, image: b}]"))]
 #[case(job_hook(CONTAINER))]
 #[case(hook("events: [Start], templateRef: {name: x}"))]
 #[case(hook("events: [Start], taskRef: {name: x}"))]
@@ -321,11 +322,6 @@ fn a_hook_is_valid(#[case] hook: UpgradeJobHook) {
     job_hook("containers: []"),
     "spec.template.spec.template.spec.containers",
     "there is no container"
-)]
-#[case(
-    job_hook("containers: [{name: a, image: b}]"),
-    "spec.template.spec.template.spec.restartPolicy",
-    "Always (the default)"
 )]
 #[case(
     job_hook("restartPolicy: Always, containers: [{name: a, image: b}]"),
