@@ -56,7 +56,7 @@ cut_to() {
 DRAWN=0
 # Draws the table over the one before.
 draw() {
-    local line name phase began ended message columns rows=0 width
+    local line name phase began ended message version progress start columns rows=0 width
     columns=$(tput cols 2>/dev/null) || columns=100
     ((DRAWN == 0)) || printf '\e[%dA' "$DRAWN"
     IFS=$'\x1f' read -r _ name phase version progress message start <<<"$JOB"
@@ -65,9 +65,9 @@ draw() {
     rows=3
     for line in "${STEPS[@]}"; do
         IFS=$'\x1f' read -r _ name phase began ended message <<<"$line"
-        width=$((columns - 58))
+        width=$((columns - 61))
         # Of a step that has not begun there is nothing to tell.
-        printf '\e[K  %-36s %s %6s  %s\n' "$(cut_to 36 "$name")" "$(coloured "$phase")" "$(took "$began" "$ended")" \
+        printf '\e[K  %-39s %s %6s  %s\n' "$(cut_to 39 "$name")" "$(coloured "$phase")" "$(took "$began" "$ended")" \
             "$(cut_to "$width" "$message")"
         rows=$((rows + 1))
     done
@@ -83,21 +83,24 @@ waiting() {
     fi
 }
 
-declare -A TOLD=()
+declare -A TOLD=() TOLD_AT=()
+# Of a step that tells its progress all the time, a line every few seconds is enough.
+APPEND_EVERY=3
 # Prints what differs from what was printed before.
 append() {
-    local line name phase began ended message now
+    local line name phase began ended message version progress now
     now=$(date +%H:%M:%S)
     IFS=$'\x1f' read -r _ name phase version progress message _ <<<"$JOB"
     if [[ ${TOLD[job]:-} != "$phase" ]]; then
         TOLD[job]=$phase
-        printf '%s  %-36s %-10s         to %s\n' "$now" "$name" "$phase" "$version"
+        printf '%s  %-39s %-10s         to %s\n' "$now" "$name" "$phase" "$version"
     fi
     for line in "${STEPS[@]}"; do
         IFS=$'\x1f' read -r _ name phase began ended message <<<"$line"
         [[ $phase != Pending && ${TOLD["step $name"]:-} != "$phase $message" ]] || continue
-        TOLD["step $name"]="$phase $message"
-        printf '%s  %-36s %-10s %6s  %s\n' "$now" "$name" "$phase" "$(took "$began" "$ended")" "$message"
+        [[ $phase != Running ]] || ((EPOCHSECONDS >= ${TOLD_AT[$name]:-0} + APPEND_EVERY)) || continue
+        TOLD["step $name"]="$phase $message" TOLD_AT[$name]=$EPOCHSECONDS
+        printf '%s  %-39s %-10s %6s  %s\n' "$now" "$name" "$phase" "$(took "$began" "$ended")" "$message"
     done
 }
 
@@ -153,8 +156,9 @@ explain_failure() {
 }
 
 look_around() {
-    local workflow
+    local workflow hook
     workflow=$(ours get upgradejobs --output='jsonpath={.items[0].status.workflow.name}')
+    hook=$(ours get jobs --selector upgradejobs.managedupgrade.appuio.io/event=Start --output=name)
     cat <<END
 
 ${O_BOLD}The cluster was upgraded.${O_OFF} It stays up. To look around:
@@ -164,7 +168,7 @@ ${O_BOLD}The cluster was upgraded.${O_OFF} It stays up. To look around:
   kubectl get clusterversion,machineconfigpools,nodes
   kubectl describe upgradejob
   argo get $workflow
-  kubectl logs --selector upgradejobs.managedupgrade.appuio.io/upgradejobhook=cluster-upgrade-notify-ext
+  kubectl logs $hook
   kubectl logs deployment/upgrade-operator
 
 The schedule runs once an hour now: the next run finds no newer version, and does hooks and pools only.
