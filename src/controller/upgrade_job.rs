@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     api::{UpgradeJob, labels, upgrade_job::EngineChoice},
-    engine::{Engine, Report, RunContext, TEMPLATE_KEY, active_deadline_seconds, argo::Argo},
+    engine::{Engine, Report, RunContext, TEMPLATE_KEY, active_deadline_seconds, argo::Argo, embedded},
     lifecycle::{self, Decision, EngineState, Input, RunState, Stage},
     plan::Plan,
     steps::Action,
@@ -57,8 +57,10 @@ pub async fn reconcile(
         return Ok(None);
     };
     let workflow = match job.status.as_ref().and_then(|s| s.workflow.as_ref()) {
-        Some(w) => live::workflow(&ctx.client, &settings.namespace, &ctx.workflows, &w.name).await?,
-        None => None,
+        Some(w) if w.engine != EngineChoice::Embedded => {
+            live::workflow(&ctx.client, &settings.namespace, &ctx.workflows, &w.name).await?
+        }
+        Some(_) | None => None,
     };
     let pass = Pass {
         ctx,
@@ -97,6 +99,10 @@ impl Pass<'_> {
             now: self.ctx.now(),
         };
         let mut decision = lifecycle::decide(&input);
+        if self.is_embedded() {
+            // The record is the workflow: there is nothing else to tell.
+            decision.reports.clear();
+        }
         self.limit_live_texts(&mut decision, texts);
         decision
     }
@@ -127,6 +133,11 @@ impl Pass<'_> {
         }
     }
 
+    fn is_embedded(&self) -> bool {
+        let workflow = self.job.status.as_ref().and_then(|s| s.workflow.as_ref());
+        workflow.is_some_and(|w| w.engine == EngineChoice::Embedded)
+    }
+
     fn run(&self) -> RunState {
         let plan = self
             .job
@@ -134,6 +145,12 @@ impl Pass<'_> {
             .as_ref()
             .and_then(|s| s.plan.as_ref())
             .and_then(|p| Plan::from_value(p).ok());
+        if let (true, Some(plan), Some(status)) = (self.is_embedded(), &plan, &self.job.status) {
+            return RunState::Present {
+                uid: self.uid(),
+                run: Box::new(embedded::observe(plan, status)),
+            };
+        }
         let (Some(object), Some(plan)) = (&self.workflow, plan) else {
             return RunState::Absent;
         };
@@ -157,24 +174,25 @@ impl Pass<'_> {
         }
     }
 
+    /// The engine of the job. A job keeps the one that it began with.
     fn engine(&self) -> EngineState {
-        let configured = self.job.spec.config.workflow.as_ref().and_then(|w| w.engine);
-        match configured.unwrap_or(self.ctx.settings.engine) {
-            EngineChoice::Auto | EngineChoice::Argo => match self.ctx.stores.workflows.knowledge() {
-                Knowledge::Known => EngineState::Ready {
-                    engine: EngineChoice::Argo,
-                    api_version: self.ctx.workflows.api_version.clone(),
-                    kind: self.ctx.workflows.kind.clone(),
-                },
-                Knowledge::NoSuchKind | Knowledge::Unknown => EngineState::Missing(
-                    "no workflow engine is installed (kind Workflow of argoproj.io is not there): install Argo Workflows"
-                        .to_owned(),
-                ),
+        let status = self.job.status.as_ref();
+        let begun = status.and_then(|s| s.workflow.as_ref()).map(|w| w.engine);
+        let configured = self.job.spec.config.engine().unwrap_or(self.ctx.settings.engine);
+        let argo_is_there = self.ctx.stores.workflows.knowledge() == Knowledge::Known;
+        match begun.unwrap_or(configured) {
+            EngineChoice::Auto if !argo_is_there => embedded_engine(),
+            EngineChoice::Auto | EngineChoice::Argo if argo_is_there => EngineState::Ready {
+                engine: EngineChoice::Argo,
+                api_version: Some(self.ctx.workflows.api_version.clone()),
+                kind: Some(self.ctx.workflows.kind.clone()),
             },
+            EngineChoice::Auto | EngineChoice::Argo => EngineState::Missing(
+                "engine argo is not installed (the API server has no kind Workflow of argoproj.io): install Argo Workflows"
+                    .to_owned(),
+            ),
+            EngineChoice::Embedded => embedded_engine(),
             EngineChoice::Tekton => EngineState::Missing("engine tekton is not supported by this version".to_owned()),
-            EngineChoice::Embedded => {
-                EngineState::Missing("engine embedded is not supported by this version".to_owned())
-            }
         }
     }
 
@@ -319,6 +337,14 @@ impl Pass<'_> {
             .await?;
         texts.0.insert(self.uid(), now);
         Ok(())
+    }
+}
+
+fn embedded_engine() -> EngineState {
+    EngineState::Ready {
+        engine: EngineChoice::Embedded,
+        api_version: None,
+        kind: None,
     }
 }
 

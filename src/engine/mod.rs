@@ -3,6 +3,7 @@
 //! An engine is three pure functions. Reading and writing the objects is shared, in `controller/`.
 
 pub mod argo;
+pub mod embedded;
 pub mod template;
 
 use jiff::{SignedDuration, Timestamp};

@@ -71,10 +71,10 @@ pub enum EngineState {
     Ready {
         /// Which one.
         engine: EngineChoice,
-        /// API version of its workflows.
-        api_version: String,
+        /// API version of its workflows; `None` where it has no objects.
+        api_version: Option<String>,
         /// Kind of its workflows.
-        kind: String,
+        kind: Option<String>,
     },
     /// It is not, and why.
     Missing(String),

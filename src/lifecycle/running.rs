@@ -113,8 +113,8 @@ pub(super) fn set_workflow(draft: &mut Draft<'_>, name: String) {
     });
     draft.status.workflow = Some(WorkflowStatus {
         engine: *engine,
-        api_version: Some(api_version.clone()),
-        kind: Some(kind.clone()),
+        api_version: api_version.clone(),
+        kind: kind.clone(),
         name,
         uid: None,
         phase: None,

@@ -10,7 +10,7 @@ use crate::{
         finalizers,
         upgrade_job::{EngineChoice, PauseReason},
     },
-    engine::{Node, NodePhase, Report, Run},
+    engine::{Node, NodePhase, Report, Run, embedded},
     lifecycle::{Decision, EngineState, Input, RunState, decide},
     plan::{Part, Plan, When},
     pools,
@@ -144,8 +144,8 @@ impl Bench {
         let name = job.metadata.name.clone().unwrap();
         let engine = EngineState::Ready {
             engine: EngineChoice::Argo,
-            api_version: "argoproj.io/v1alpha1".into(),
-            kind: "Workflow".into(),
+            api_version: Some("argoproj.io/v1alpha1".into()),
+            kind: Some("Workflow".into()),
         };
         let world = World {
             jobs: vec![job],
@@ -196,6 +196,26 @@ impl Bench {
         self.status().message.unwrap_or_default()
     }
 
+    /// Follows the plan without any workflow.
+    pub fn embedded(mut self) -> Self {
+        self.engine = EngineState::Ready {
+            engine: EngineChoice::Embedded,
+            api_version: None,
+            kind: None,
+        };
+        self
+    }
+
+    fn is_embedded(&self) -> bool {
+        matches!(
+            self.engine,
+            EngineState::Ready {
+                engine: EngineChoice::Embedded,
+                ..
+            }
+        )
+    }
+
     fn workflow_uid(&self) -> String {
         self.status()
             .workflow
@@ -204,12 +224,18 @@ impl Bench {
     }
 
     pub fn decide(&self) -> Decision {
-        let run = match &self.workflow {
-            Some((uid, run)) if *uid == self.workflow_uid() => RunState::Present {
+        let status = self.status();
+        let plan = status.plan.as_ref().and_then(|p| Plan::from_value(p).ok());
+        let run = match (&self.workflow, plan) {
+            (_, Some(plan)) if self.is_embedded() => RunState::Present {
+                uid: "job".into(),
+                run: Box::new(embedded::observe(&plan, &status)),
+            },
+            (Some((uid, run)), _) if *uid == self.workflow_uid() => RunState::Present {
                 uid: uid.clone(),
                 run: Box::new(run.clone()),
             },
-            Some(_) | None => RunState::Absent,
+            _ => RunState::Absent,
         };
         decide(&Input {
             world: &self.world,
@@ -226,7 +252,7 @@ impl Bench {
         let decision = self.decide();
         let changed = Some(&decision.status) != self.job().status.as_ref()
             || !decision.actions.is_empty()
-            || !decision.reports.is_empty();
+            || (!decision.reports.is_empty() && !self.is_embedded());
         self.reasons
             .extend(decision.notices.iter().map(|n| n.reason.clone()));
         self.job_mut().status = Some(decision.status);

@@ -84,6 +84,49 @@ fn a_whole_upgrade_with_a_held_pool() {
 }
 
 #[test]
+fn the_same_upgrade_without_any_workflow() {
+    let mut with = to_hold();
+    let mut without = Bench::new(job("j", held())).embedded();
+    without.settle_at(10);
+    without.accept();
+    without.settle_at(60);
+    without.complete();
+    without.settle_at(120);
+    for bench in [&mut with, &mut without] {
+        bench.settle_at(1800);
+        bench.roll("night");
+        bench.settle_at(1900);
+    }
+    assert_eq!(without.status().phase, Some(JobPhase::Succeeded));
+    assert_eq!(
+        without.status().steps,
+        with.status().steps,
+        "the same steps, times and messages"
+    );
+    assert_eq!(without.status().conditions, with.status().conditions);
+    assert_eq!(without.count(|a| matches!(a, Action::CreateWorkflow)), 0);
+    assert!(
+        without
+            .acted
+            .iter()
+            .eq(with.acted.iter().filter(|a| !matches!(a, Action::CreateWorkflow)))
+    );
+}
+
+#[test]
+fn without_any_workflow_a_failed_step_ends_the_job() {
+    let mut bench = Bench::new(job("j", json!({}))).embedded();
+    bench.world.hooks = vec![hook("c", "Create", "Ignore"), hook("guard", "Start", "Abort")];
+    bench.settle_at(-60);
+    bench.end_hook_jobs("Complete");
+    bench.settle_at(10);
+    bench.end_hook_jobs("Failed");
+    bench.settle_at(20);
+    assert_eq!(bench.is_true("Failed").as_deref(), Some("HookFailed"));
+    assert!(!bench.is_locked() && bench.desired().is_none());
+}
+
+#[test]
 fn the_intent_is_on_record_before_the_write() {
     let mut bench = Bench::new(job("j", json!({})));
     let set = loop {
