@@ -153,7 +153,7 @@ pub struct Schedule {
     /// `@odd`, `@even` or the number of an ISO 8601 week in quotes (`"1"` to `"53"`), matched on the local date.
     /// Absent = every week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 5))]
+    #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self == '' || self.matches('^(@odd|@even|0?[1-9]|[1-4][0-9]|5[0-3])$')")
         .message("isoWeek must be @odd, @even or an ISO week from 1 to 53, in quotes"))]
     pub iso_week: Option<String>,
