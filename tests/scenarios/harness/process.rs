@@ -1,0 +1,89 @@
+//! Simulator and operator as child processes: killed by the handle that started them, never by name.
+
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+/// A child process with its output in a file.
+pub struct Process {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts the operator's binary with these arguments; output is added to the end of `log`.
+    pub fn start(name: &'static str, arguments: &[String], log: &Path) -> Self {
+        let file = File::options()
+            .append(true)
+            .create(true)
+            .open(log)
+            .expect("opening a log");
+        let twin = file.try_clone().expect("opening a log");
+        // It dies with the thread of its test, also when that is killed and no guard can run.
+        let child = Command::new("setpriv")
+            .args([
+                "--pdeathsig",
+                "KILL",
+                "--",
+                env!("CARGO_BIN_EXE_upgrade-operator"),
+            ])
+            .args(arguments)
+            .env("RUST_LOG", "info")
+            .env("NO_COLOR", "1")
+            .env_remove("KUBECONFIG")
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(twin)
+            .spawn()
+            .expect("starting the operator's binary");
+        Self {
+            name,
+            child,
+            log: log.to_owned(),
+        }
+    }
+
+    /// SIGKILL, and waits until the process is gone.
+    pub fn kill(&mut self) {
+        self.child
+            .kill()
+            .unwrap_or_else(|e| panic!("killing {}: {e}", self.name));
+        self.child
+            .wait()
+            .unwrap_or_else(|e| panic!("waiting for {}: {e}", self.name));
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
+    /// What it has written.
+    pub fn output(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The end of what it has written.
+    pub fn tail(&self) -> String {
+        const LENGTH: u64 = 12_000;
+        let mut text = Vec::new();
+        if let Ok(mut file) = File::open(&self.log) {
+            let length = file.metadata().map_or(0, |m| m.len());
+            let _ = file.seek(SeekFrom::Start(length.saturating_sub(LENGTH)));
+            let _ = file.read_to_end(&mut text);
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // An error says that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,21 @@
+//! The operator end to end: a real API server, real Argo Workflows, simulated OpenShift.
+//!
+//! Every scenario has a lane of the test cluster of its own (`tests/cluster/README.md`):
+//! `cargo test --test scenarios -- --ignored --test-threads=2`.
+
+// Tests may; the exceptions of clippy.toml reach functions with #[test] only, and these are their helpers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod bad_input;
+mod crashes;
+mod failures;
+mod harness;
+mod interventions;
+mod outages;
+mod schedules;
+mod upgrade;
