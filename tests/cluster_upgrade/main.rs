@@ -63,10 +63,12 @@ fn step_phase(job: &UpgradeJob, name: &str) -> Option<StepPhase> {
     steps.iter().find(|s| s.name == name).map(|s| s.phase)
 }
 
-/// The outcome is decided, everything was given back, and the hooks of the end have ended.
+/// The outcome is decided, everything was given back, the hooks of the end have ended, and so has the workflow.
 fn is_over(job: &UpgradeJob) -> bool {
     let Some(status) = &job.status else { return false };
+    let workflow = status.workflow.as_ref().and_then(|w| w.phase.as_deref());
     status.finished_at.is_some()
+        && matches!(workflow, Some("Succeeded" | "Failed" | "Error"))
         && status.steps.iter().all(|s| s.phase.is_finished())
         && status.hook_tracker.iter().all(|h| h.status != HookState::Active)
         && !job.finalizers().iter().any(|f| f == finalizers::UPGRADE_JOB)
