@@ -49,7 +49,7 @@ impl Effects<'_> {
 
     /// Carries out one action; workflows are made by the caller, who knows the engine.
     pub async fn carry_out(&mut self, action: &Action) -> Result<(), CallError> {
-        tracing::info!(job = self.job.name_any(), ?action, "acting");
+        tracing::info!(job = self.job.name_any(), %action, "acting");
         match action {
             Action::SetDesiredUpdate(target) => self.set_desired_update(target).await,
             Action::WithdrawDesiredUpdate { ours, restore } => self.withdraw(ours, restore.as_ref()).await,

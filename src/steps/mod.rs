@@ -134,6 +134,49 @@ pub enum Action {
     StopWorkflow,
 }
 
+/// For the log: what and on which object. A hook's Job has the whole UpgradeJob in its environment, and whatever its
+/// author put there: neither belongs into a log.
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::SetDesiredUpdate(to) => write!(f, "set desiredUpdate to {}", to.version),
+            Self::WithdrawDesiredUpdate { ours, restore: None } => {
+                write!(f, "remove desiredUpdate {}", ours.version)
+            }
+            Self::WithdrawDesiredUpdate {
+                ours,
+                restore: Some(before),
+            } => {
+                write!(
+                    f,
+                    "put desiredUpdate back from {} to {}",
+                    ours.version, before.version
+                )
+            }
+            Self::PausePool {
+                pool,
+                reason: PauseReason::Delay,
+            } => write!(f, "pause pool {pool}"),
+            Self::PausePool {
+                pool,
+                reason: PauseReason::Failure,
+            } => {
+                write!(f, "pause pool {pool} after a failure")
+            }
+            Self::UnpausePool { pool } => write!(f, "unpause pool {pool}"),
+            Self::CreateHookJob(job) => write!(f, "create Job {}", job.name_any()),
+            Self::ReleaseHookJob { name } => write!(f, "remove the finalizer of Job {name}"),
+            Self::ClaimHook { hook } => write!(f, "claim hook {hook}"),
+            Self::Protect => f.write_str("add the finalizer"),
+            Self::Unprotect => f.write_str("remove the finalizer"),
+            Self::TakeLock => f.write_str("take the lock"),
+            Self::ReleaseLock => f.write_str("release the lock"),
+            Self::CreateWorkflow => f.write_str("create the workflow"),
+            Self::StopWorkflow => f.write_str("stop the workflow"),
+        }
+    }
+}
+
 impl Tick {
     /// Nothing to do but wait.
     pub fn wait(message: impl Into<String>) -> Self {
