@@ -357,7 +357,8 @@ async fn two_configs_that_are_due_at_once_run_one_after_the_other() {
 #[ignore = "needs the test cluster: tests/run"]
 async fn an_operator_that_is_killed_while_the_control_plane_updates_is_carried_on_by_the_next() {
     let cluster = Testbed::fresh(&[]).await;
-    cluster.apply(&hook("notify", &HOOKED)).await;
+    let events = [HookEvent::Start, HookEvent::Success, HookEvent::Finish];
+    cluster.apply(&hook("notify", &events)).await;
     let job = job_to(
         "killed",
         &cluster.offered("4.18.5").await,
@@ -403,11 +404,7 @@ async fn an_operator_that_is_killed_while_the_control_plane_updates_is_carried_o
     story::assert_same(&cluster.only_workflow().await, &job);
     let mut events: Vec<String> = cluster.hook_pods().await.iter().map(testbed::event_of).collect();
     events.sort();
-    assert_eq!(
-        events,
-        ["Create", "Finish", "Start", "Success"],
-        "no hook ran twice"
-    );
+    assert_eq!(events, ["Finish", "Start", "Success"], "no hook ran twice");
     cluster.assert_installed("4.18.5").await;
     cluster.assert_nothing_is_held().await;
 }
