@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use openshift_upgrade_operator::api::{
     duration,
-    upgrade_job::{HookState, StepPhase},
+    upgrade_job::{EngineChoice, HookState, StepPhase},
 };
 use serde_json::json;
 
@@ -115,6 +115,45 @@ async fn a_job_made_by_hand_upgrades_the_cluster_and_holds_the_night_pool() {
             );
         }
         assert_eq!(status(&done).paused_pools, []);
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs the test cluster: tests/run"]
+async fn without_any_workflow_the_operator_orders_the_steps_itself() {
+    scenario(&["--engine", "embedded"], async |s| {
+        s.create(&hook("at-start", &["Start"])).await;
+        s.create(&hook("at-finish", &["Finish"])).await;
+        let config = json!({"machineConfigPools": hold_night("5s", None)});
+        s.create(&job("alone", Some("4.18.5"), config)).await;
+        let done = s.until_over("alone").await;
+        assert_succeeded(&done);
+        assert!(s.workflows().await.is_empty(), "no workflow is made");
+        assert_eq!(status(&done).workflow.unwrap().engine, EngineChoice::Embedded);
+        let ended = Timeline::of(&s.operators_writes(), "alone").ended();
+        let position = |step: &str| {
+            let at = ended.iter().position(|e| e == step);
+            at.unwrap_or_else(|| panic!("{step} did not end: {ended:?}"))
+        };
+        for (first, then) in [
+            ("hook-start-at-start", "pre-health-check"),
+            ("pre-health-check", "pause-pools"),
+            ("pause-pools", "set-desired-update"),
+            ("set-desired-update", "await-control-plane"),
+            ("await-control-plane", "unpause-x-app-night"),
+            ("await-x-app-night", "final-health-check"),
+            ("final-health-check", "release"),
+            ("release", "hook-finish-at-finish"),
+        ] {
+            assert!(
+                position(first) < position(then),
+                "{first} before {then}: {ended:?}"
+            );
+        }
+        assert_eq!(s.hook_jobs().await.len(), 2);
+        let cluster = s.cluster_version().await;
+        assert!(is_installed(&cluster, "4.18.5") && lock(&cluster).is_none());
     })
     .await;
 }
