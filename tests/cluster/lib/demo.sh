@@ -53,25 +53,50 @@ cut_to() {
     printf '%s' "$text"
 }
 
+# step_line LINE WIDTH
+step_line() {
+    local name phase began ended message
+    IFS=$'\x1f' read -r _ name phase began ended message <<<"$1"
+    printf '  %-39s %s %6s  %s' "$(cut_to 39 "$name")" "$(coloured "$phase")" "$(took "$began" "$ended")" \
+        "$(cut_to $(($2 - 61)) "$message")"
+}
+
 DRAWN=0
-# Draws the table over the one before.
+# Draws the table over the one before. On a low terminal, the steps that are done make room.
 draw() {
-    local line name phase began ended message version progress start columns rows=0 width
+    local name phase version progress message start columns lines line first=0 table=()
     columns=$(tput cols 2>/dev/null) || columns=100
-    ((DRAWN == 0)) || printf '\e[%dA' "$DRAWN"
+    lines=$(tput lines 2>/dev/null) || lines=24
     IFS=$'\x1f' read -r _ name phase version progress message start <<<"$JOB"
-    printf '\e[K%sUpgradeJob %s%s: to %s, %s %s\n' "$O_BOLD" "$name" "$O_OFF" "$version" "$(coloured "$phase")" "$progress"
-    printf '\e[K%s%s%s\n\e[K\n' "$O_DIM" "$(cut_to "$columns" "$(waiting "$start" "$message")")" "$O_OFF"
-    rows=3
-    for line in "${STEPS[@]}"; do
-        IFS=$'\x1f' read -r _ name phase began ended message <<<"$line"
-        width=$((columns - 61))
-        # Of a step that has not begun there is nothing to tell.
-        printf '\e[K  %-39s %s %6s  %s\n' "$(cut_to 39 "$name")" "$(coloured "$phase")" "$(took "$began" "$ended")" \
-            "$(cut_to "$width" "$message")"
-        rows=$((rows + 1))
+    table+=("${O_BOLD}UpgradeJob $name$O_OFF: to $version, $(coloured "$phase") $progress")
+    table+=("$O_DIM$(cut_to "$columns" "$(waiting "$start" "$message")")$O_OFF" '')
+    local shown=${#STEPS[@]}
+    # Three lines are above the steps, one below is the cursor's.
+    if ((shown + 4 > lines)); then
+        shown=$((lines > 6 ? lines - 5 : 1))
+        first=$((${#STEPS[@]} - shown))
+        line=$(steps_done)
+        ((line >= first)) || first=$line
+        table+=("  $O_DIM… $first steps that are done$O_OFF")
+    fi
+    for line in "${STEPS[@]:first:shown}"; do
+        table+=("$(step_line "$line" "$columns")")
     done
-    DRAWN=$rows
+    ((DRAWN == 0)) || printf '\e[%dA' "$DRAWN"
+    printf '%s\e[K\n' "${table[@]}"
+    printf '\e[J'
+    DRAWN=${#table[@]}
+}
+
+# How many steps at the top of the table have ended.
+steps_done() {
+    local line phase count=0
+    for line in "${STEPS[@]}"; do
+        IFS=$'\x1f' read -r _ _ phase _ <<<"$line"
+        [[ $phase != Pending && $phase != Running ]] || break
+        count=$((count + 1))
+    done
+    echo "$count"
 }
 
 # Before the job begins its message may be a while old.
@@ -123,19 +148,21 @@ everything_ended() {
 watch_upgrade() {
     local line phase='' deadline=$((SECONDS + $1)) watch objects states
     JOB='' STEPS=()
-    local job='' steps=()
+    local job='' steps=() begun=''
     exec {objects}< <(exec kubectl --namespace "$OPERATOR_NAMESPACE" get upgradejobs --watch --output=json)
     watch=$!
     exec {states}< <(job_states <&"$objects")
     while ((SECONDS < deadline)); do
         if read -r -t 1 -u "$states" line; then
+            line=$begun$line begun=''
             case $line in
                 job*) job=$line steps=() ;;
                 step*) steps+=("$line") ;;
                 end) JOB=$job STEPS=("${steps[@]}") && show ;;
             esac
         elif (($? > 128)); then
-            # Nothing new, but time goes on.
+            # Nothing new, but time goes on. What was read of a line is not given again.
+            begun+=$line
             [[ -z $LIVE ]] || show
         else
             fail "the API server ended the watch"
