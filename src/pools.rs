@@ -68,13 +68,30 @@ pub fn members<'a>(
 ) -> Vec<&'a MachineConfigPool> {
     pools
         .iter()
-        .filter(|p| job.spec.config.hold_of(p).is_some_and(|(i, _)| i == index))
+        .filter(|p| match job.spec.config.hold_of(p) {
+            Some((holder, _)) => holder == index,
+            // The delay was taken out while we hold the pool: its entry still gives it back.
+            None => is_ours_for_delay(job, p) && entry_of(job, p) == Some(index),
+        })
         .collect()
 }
 
 /// Whether a pool is held by this job.
 pub fn is_held(job: &UpgradeJob, pool: &MachineConfigPool) -> bool {
-    job.spec.config.hold_of(pool).is_some()
+    job.spec.config.hold_of(pool).is_some() || is_ours_for_delay(job, pool)
+}
+
+fn is_ours_for_delay(job: &UpgradeJob, pool: &MachineConfigPool) -> bool {
+    pause(job, pool) == Pause::Ours(PauseReason::Delay)
+}
+
+/// The first entry that selects a pool.
+fn entry_of(job: &UpgradeJob, pool: &MachineConfigPool) -> Option<usize> {
+    job.spec
+        .config
+        .machine_config_pools
+        .iter()
+        .position(|entry| entry.selects(pool))
 }
 
 /// Who paused a pool.

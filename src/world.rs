@@ -30,6 +30,8 @@ pub struct World {
     pub configs: Vec<UpgradeConfig>,
     /// UpgradeJobs of our namespace.
     pub jobs: Vec<UpgradeJob>,
+    /// Names of UpgradeJobs of our namespace that this operator cannot read. They are there, and may be running.
+    pub unreadable_jobs: Vec<String>,
     /// UpgradeJobHooks of our namespace.
     pub hooks: Vec<UpgradeJobHook>,
     /// UpgradeSuspensionWindows of our namespace.

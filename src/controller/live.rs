@@ -7,12 +7,17 @@ use kube::{
 };
 
 use super::calls::{CallError, call, found};
-use crate::{api::labels, openshift::cluster_version, world::World};
+use crate::{
+    api::labels,
+    openshift::{cluster_operator::ClusterOperator, cluster_version},
+    world::World,
+};
 
 /// Most objects of a kind that are read; more than that in one namespace is not a cluster we know.
 const LIMIT: u32 = 2_000;
 
-/// The world with everything that writes rest on read afresh; operators, renders and nodes stay as they are.
+/// The world with what writes rest on read afresh; renders (which never change under one name), nodes (which only warn
+/// by default) and the topology stay as they are.
 pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<World, CallError> {
     let list = ListParams::default().limit(LIMIT);
     let cluster_version = found(
@@ -23,14 +28,16 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
     // A list that fails is "unknown", never "no pools".
     let pools: kube::core::ObjectList<_> =
         call("list MachineConfigPools", Api::all(client.clone()).list(&list)).await?;
+    let operators: kube::core::ObjectList<ClusterOperator> =
+        call("list ClusterOperators", Api::all(client.clone()).list(&list)).await?;
     let hook_jobs: Api<k8s_openapi::api::batch::v1::Job> = Api::namespaced(client.clone(), namespace);
     let hook_jobs = call(
         "list the Jobs of hooks",
         hook_jobs.list(&list.clone().labels(labels::HOOK_JOB)),
     )
     .await?;
+    let (jobs, unreadable_jobs) = ours(client, namespace, &list).await?;
     let World {
-        operators,
         rendered,
         nodes,
         control_plane_topology,
@@ -39,21 +46,26 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
     Ok(World {
         cluster_version,
         pools: sorted(pools.items),
-        configs: ours(client, namespace, &list).await?,
-        jobs: ours(client, namespace, &list).await?,
-        hooks: ours(client, namespace, &list).await?,
-        windows: ours(client, namespace, &list).await?,
+        configs: ours(client, namespace, &list).await?.0,
+        jobs,
+        unreadable_jobs,
+        hooks: ours(client, namespace, &list).await?.0,
+        windows: ours(client, namespace, &list).await?.0,
         hook_jobs: sorted(hook_jobs.items),
         workflow: None,
-        operators,
+        operators: sorted(operators.items),
         rendered,
         nodes,
         control_plane_topology,
     })
 }
 
-/// All objects of one of our kinds; those that do not parse are left out, as the watches do.
-async fn ours<K>(client: &Client, namespace: &str, list: &ListParams) -> Result<Vec<K>, CallError>
+/// All objects of one of our kinds, and the names of those that do not parse.
+async fn ours<K>(
+    client: &Client,
+    namespace: &str,
+    list: &ListParams,
+) -> Result<(Vec<K>, Vec<String>), CallError>
 where
     K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
         + Clone
@@ -62,10 +74,22 @@ where
         + 'static,
 {
     let api: Api<DeserializeGuard<K>> = Api::namespaced(client.clone(), namespace);
-    let all = call(format!("list {}s", K::kind(&())), api.list(list)).await?;
-    Ok(sorted(
-        all.items.into_iter().filter_map(|guard| guard.0.ok()).collect(),
-    ))
+    let attempt = format!("list {}s", K::kind(&()));
+    let all = call(attempt.clone(), api.list(list)).await?;
+    if all.metadata.continue_.as_ref().is_some_and(|c| !c.is_empty()) {
+        let problem = format!("there are more than {LIMIT} in namespace {namespace}; delete some");
+        return Err(CallError::Own { attempt, problem });
+    }
+    let mut unreadable = Vec::new();
+    let mut read = Vec::new();
+    for guard in all.items {
+        let name = guard.name_any();
+        match guard.0 {
+            Ok(object) => read.push(object),
+            Err(_) => unreadable.push(name),
+        }
+    }
+    Ok((sorted(read), unreadable))
 }
 
 fn sorted<K: ResourceExt>(mut all: Vec<K>) -> Vec<K> {

@@ -127,7 +127,7 @@ impl<T: Clone> Mirror<T> {
     }
 }
 
-/// Delay between attempts: 0.8 s doubling to 30 s, back to the start after two quiet minutes.
+/// Delay between attempts: 0.8 s doubling to 10 s, back to the start after two quiet minutes.
 struct Backoff {
     next: Duration,
     last_error: Option<Instant>,
@@ -135,7 +135,7 @@ struct Backoff {
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(800);
-    const LONGEST: Duration = Duration::from_secs(30);
+    const LONGEST: Duration = Duration::from_secs(10);
     const QUIET: Duration = Duration::from_secs(120);
 
     fn delay(&mut self) -> Duration {

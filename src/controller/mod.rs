@@ -187,7 +187,7 @@ fn in_future(now: Timestamp, delay: Duration) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-/// When objects that failed are tried again: 0.2 s doubling to a minute.
+/// When objects that failed are tried again: 0.2 s doubling to 15 s, so that an API server that is back finds us soon.
 #[derive(Default)]
 struct Retries(BTreeMap<String, (u32, Instant)>);
 
@@ -203,7 +203,7 @@ impl Retries {
 
     fn failed(&mut self, key: &str) -> Duration {
         let count = self.0.get(key).map_or(0, |(n, _)| *n);
-        let delay = Duration::from_millis(200 << count.min(8)).min(Duration::from_secs(60));
+        let delay = Duration::from_millis(200 << count.min(8)).min(Duration::from_secs(15));
         self.0.insert(key.to_owned(), (count + 1, Instant::now() + delay));
         delay
     }

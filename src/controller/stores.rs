@@ -204,6 +204,8 @@ impl Stores {
             nodes: self.nodes.all(),
             configs: self.configs.all(),
             jobs: self.jobs.all(),
+            // They matter for the lock only, which is never taken by a copy.
+            unreadable_jobs: Vec::new(),
             hooks: self.hooks.all(),
             windows: self.windows.all(),
             hook_jobs: self.hook_jobs.all(),

@@ -18,15 +18,20 @@ use super::{
 use crate::{
     api::{UpgradeJob, labels, upgrade_job::EngineChoice},
     engine::{Engine, Report, RunContext, TEMPLATE_KEY, active_deadline_seconds, argo::Argo, embedded},
-    lifecycle::{self, Decision, EngineState, Input, RunState, Stage},
+    lifecycle::{self, Decision, EngineState, Input, Notice, RunState, Stage},
     plan::Plan,
     steps::Action,
     world::World,
 };
 
-/// When each job last got live text, so that its engine is not written to all the time.
+/// What was said last of each job, so that engine and Events are not written to all the time.
 #[derive(Default)]
-pub struct LiveTexts(BTreeMap<String, Timestamp>);
+pub struct LiveTexts {
+    /// By UID of the job.
+    written: BTreeMap<String, Timestamp>,
+    /// The last failure that was told of, by UID of the job.
+    failures: BTreeMap<String, String>,
+}
 
 /// One pass over one job; returns when to look again.
 pub async fn reconcile(
@@ -103,8 +108,26 @@ impl Pass<'_> {
             // The record is the workflow: there is nothing else to tell.
             decision.reports.clear();
         }
+        self.drop_idle_reports(&mut decision);
         self.limit_live_texts(&mut decision, texts);
         decision
+    }
+
+    /// Reports that would change nothing in the workflow as it is: its texts are cut and escaped, and ended nodes stay.
+    fn drop_idle_reports(&self, decision: &mut Decision) {
+        let plan = decision
+            .status
+            .plan
+            .as_ref()
+            .and_then(|p| Plan::from_value(p).ok());
+        let (Some(object), Some(plan)) = (&self.workflow, plan) else {
+            decision.reports.clear();
+            return;
+        };
+        let now = self.ctx.now();
+        decision
+            .reports
+            .retain(|r| Argo.report(object, &plan, std::slice::from_ref(r), now).is_some());
     }
 
     fn uid(&self) -> String {
@@ -118,7 +141,7 @@ impl Pass<'_> {
             .iter()
             .all(|(_, r)| matches!(r, Report::Message(_)));
         let Some(last) = texts
-            .0
+            .written
             .get(&self.uid())
             .filter(|_| only_text && !decision.reports.is_empty())
         else {
@@ -213,10 +236,12 @@ impl Pass<'_> {
         if self.job.status.as_ref() != Some(status) {
             effects.write_status(status).await?;
         }
+        // Each action stands for itself: one that fails must not keep the others from happening.
+        let mut failed = None;
         for action in actions {
-            match action {
-                Action::CreateWorkflow => self.create_workflow(&effects.job).await?,
-                Action::StopWorkflow => self.stop_workflow(&effects).await?,
+            let result = match action {
+                Action::CreateWorkflow => self.create_workflow(&effects.job).await,
+                Action::StopWorkflow => self.stop_workflow(&effects).await,
                 Action::SetDesiredUpdate(_)
                 | Action::WithdrawDesiredUpdate { .. }
                 | Action::PausePool { .. }
@@ -227,7 +252,10 @@ impl Pass<'_> {
                 | Action::Protect
                 | Action::Unprotect
                 | Action::TakeLock
-                | Action::ReleaseLock => effects.carry_out(action).await?,
+                | Action::ReleaseLock => effects.carry_out(action).await.map_err(Error::from),
+            };
+            if let Err(error) = result {
+                failed.get_or_insert(error);
             }
         }
         self.report(&effects, reports, texts).await?;
@@ -242,7 +270,25 @@ impl Pass<'_> {
                 notice.note
             );
         }
-        Ok(())
+        let Some(error) = failed else { return Ok(()) };
+        self.tell_failure(&error, texts).await;
+        Err(error)
+    }
+
+    /// What cannot be done is an Event, once per text: an administrator does not read our log first.
+    async fn tell_failure(&self, error: &Error, texts: &mut LiveTexts) {
+        let note = error.to_string();
+        let uid = self.uid();
+        if error.is_conflict() || texts.failures.get(&uid) == Some(&note) {
+            return;
+        }
+        let notice = Notice {
+            warning: true,
+            reason: "CannotAct".to_owned(),
+            note: note.clone(),
+        };
+        events::publish(&self.ctx.client, self.job, &[notice], self.ctx.now()).await;
+        texts.failures.insert(uid, note);
     }
 
     fn workflow_api(&self) -> Api<DynamicObject> {
@@ -335,7 +381,7 @@ impl Pass<'_> {
         effects
             .patch_workflow(object, &self.workflow_api(), patch)
             .await?;
-        texts.0.insert(self.uid(), now);
+        texts.written.insert(self.uid(), now);
         Ok(())
     }
 }

@@ -232,7 +232,28 @@ impl<'a> Draft<'a> {
         self.notice(phase == JobPhase::Skipped, reason, message);
     }
 
+    /// A job that has ended acts no more: what its steps asked for in the same pass must not happen after the ending.
+    fn drop_actions(&mut self) {
+        let asked = self
+            .actions
+            .iter()
+            .any(|a| matches!(a, Action::SetDesiredUpdate(_)));
+        let before = self
+            .input
+            .job
+            .status
+            .as_ref()
+            .and_then(|s| s.desired_update.as_ref());
+        if asked && before.is_none() {
+            self.status.desired_update = None;
+            self.status.previous_desired_update = None;
+        }
+        self.actions
+            .retain(|a| matches!(a, Action::ReleaseHookJob { .. } | Action::ClaimHook { .. }));
+    }
+
     fn outcome(&mut self, phase: JobPhase, message: &str) {
+        self.drop_actions();
         let now = self.time();
         self.status.phase = Some(phase);
         self.status.message = Some(message.to_owned());

@@ -6,6 +6,7 @@ use crate::{
     engine::{Node, NodePhase, Report, Run},
     plan::{Part, Plan, PlanStep, StepAction},
     steps::{self, Verdict},
+    text,
 };
 
 /// What came of driving the main part.
@@ -57,8 +58,12 @@ fn one(
             approve(draft, step, node);
             return None;
         }
+        NodePhase::Skipped if is_hook(&step.action) => {
+            draft.end_step(step, StepPhase::Skipped, "skipped by the workflow engine");
+            return None;
+        }
         // Where someone else ended the node, the cluster decides: the step goes on until it is really done.
-        NodePhase::Running | NodePhase::Succeeded => {}
+        NodePhase::Running | NodePhase::Succeeded | NodePhase::Skipped => {}
         NodePhase::Failed => {
             let text = node.message.clone().unwrap_or_default();
             draft.end_step(step, StepPhase::Failed, text.clone());
@@ -70,23 +75,23 @@ fn one(
                 ),
             ));
         }
-        NodePhase::Skipped => {
-            draft.end_step(step, StepPhase::Skipped, "skipped by the workflow engine");
-            return None;
-        }
     }
     if let Some(missing) = unmet(draft, plan, step) {
         record_running(draft, step, format!("waiting for step {missing}"), node);
         return None;
     }
     let tick = steps::tick(step, &draft.scene(began));
-    if suspended {
-        record_running(
-            draft,
-            step,
-            "the workflow is suspended by a person; deadlines go on".to_owned(),
-            node,
+    if suspended && !matches!(tick.verdict, Verdict::Failed { .. }) {
+        if let Verdict::Running { wake_at: Some(t), .. } = tick.verdict {
+            draft.wake_at(t);
+        }
+        let deadline = text::time(
+            draft.input.job.spec.upgrade_deadline(),
+            draft.input.settings.zone(),
         );
+        let message =
+            format!("the workflow is suspended by a person: nothing is done; the job fails at {deadline}");
+        record_running(draft, step, message, node);
         return None;
     }
     let verdict = draft.take(tick);
@@ -139,6 +144,10 @@ pub(super) fn unmet(draft: &Draft<'_>, plan: &Plan, step: &PlanStep) -> Option<S
         .filter(|name| plan.step(name).is_some())
         .find(|name| !draft.step_phase(name).is_some_and(StepPhase::is_finished))
         .cloned()
+}
+
+fn is_hook(action: &StepAction) -> bool {
+    matches!(action, StepAction::Hook { .. } | StepAction::HooksJoin { .. })
 }
 
 fn overrides_check(action: &StepAction) -> bool {

@@ -2,13 +2,9 @@
 
 use super::{RunState, draft::Draft, drive, is_protected, release, running};
 use crate::{
-    api::{
-        conditions::{reasons, types},
-        upgrade_job::StepPhase,
-        upgrade_job_hook::HookEvent,
-    },
+    api::{conditions::reasons, upgrade_job::StepPhase, upgrade_job_hook::HookEvent},
     engine::{Node, NodePhase, Report},
-    plan::{Part, Plan, PlanStep, StepAction},
+    plan::{Part, Plan, PlanStep, StepAction, build},
     steps::{self, Action, Verdict},
 };
 
@@ -87,7 +83,19 @@ fn planned_exit(draft: &mut Draft<'_>, plan: &Plan, released: &Result<String, St
             {
                 hook(draft, step);
             }
-            _ => {}
+            // Not yet: what comes before has not ended. Other kinds are in no exit part.
+            StepAction::Hook { .. }
+            | StepAction::HooksJoin { .. }
+            | StepAction::PreHealthCheck
+            | StepAction::PausePools
+            | StepAction::SetDesiredUpdate
+            | StepAction::AwaitControlPlane
+            | StepAction::AwaitPools
+            | StepAction::PostHealthCheck
+            | StepAction::FinalHealthCheck
+            | StepAction::Hold { .. }
+            | StepAction::Unpause { .. }
+            | StepAction::AwaitGroup { .. } => {}
         }
         live_text(draft, step, node.as_ref());
         end_node(draft, step, node.as_ref());
@@ -155,19 +163,20 @@ fn end_node(draft: &mut Draft<'_>, step: &PlanStep, node: Option<&Node>) {
     }
 }
 
-/// Exit hooks of a job that never had a workflow: it was skipped, or failed before its start.
+/// Exit hooks of a job that never had a workflow: it was skipped, or failed before its start. They run once: a hook that is
+/// edited weeks later must not fire for every job of the past, nor for one that another operator ended.
 fn unplanned_exit(draft: &mut Draft<'_>) {
-    let Some((event, condition)) = steps::exit_event(&draft.status) else {
+    if draft.status.finished_at.is_none() {
+        return;
+    }
+    let Some((event, _)) = steps::exit_event(&draft.status) else {
         return;
     };
-    let ended = condition.last_transition_time.0;
     for event in [event, HookEvent::Finish] {
-        let tick = steps::hooks_of(&draft.scene(ended), event, None);
-        let verdict = draft.take(tick);
-        if let Verdict::Failed { message, .. } = verdict
-            && !draft.has(types::FAILED)
-        {
-            draft.notice(true, reasons::HOOK_FAILED, message);
+        let step = build::exit_step(event);
+        draft.step_mut(&step);
+        if !draft.step_phase(&step.name).is_some_and(StepPhase::is_finished) {
+            hook(draft, &step);
         }
     }
 }

@@ -56,6 +56,9 @@ pub(super) fn state(world: &World, job: &UpgradeJob) -> Lock {
     if Some(namespace) != job.namespace().as_deref() {
         return Lock::Held(key.to_owned());
     }
+    if world.unreadable_jobs.iter().any(|j| j == name) {
+        return Lock::Held(key.to_owned());
+    }
     let holder = world
         .job(name)
         .filter(|j| uid.is_none_or(|u| j.metadata.uid.as_deref() == Some(u)));

@@ -24,6 +24,11 @@ fn find<'a>(draft: &'a Draft<'_>, name: &str) -> Option<&'a StepStatus> {
     draft.status.steps.iter().find(|s| s.name == name)
 }
 
+/// Whether the job has its outcome; the peer records no `finishedAt`.
+fn is_over(draft: &Draft<'_>) -> bool {
+    draft.has(types::SUCCEEDED) || draft.has(types::FAILED)
+}
+
 /// PreHealthCheckDone, UpgradeCompleted, PostHealthCheckDone: `False/InProgress` from the first tick, `True/Completed` after.
 fn steps(draft: &mut Draft<'_>) {
     let pairs = [
@@ -66,7 +71,7 @@ fn progress(draft: &mut Draft<'_>) {
         .filter(|s| s.phase.is_finished())
         .count();
     draft.status.progress = Some(format!("{done}/{all}"));
-    if draft.status.finished_at.is_some() || draft.has_said() {
+    if is_over(draft) || draft.has_said() {
         return;
     }
     let running: Vec<String> = draft
@@ -138,7 +143,7 @@ fn pools_paused(draft: &mut Draft<'_>) {
 
 /// `Paused`: all that still runs is waiting for held pools.
 fn paused(draft: &mut Draft<'_>) {
-    if draft.status.finished_at.is_some() {
+    if is_over(draft) {
         if draft.has(types::PAUSED) {
             draft.condition(types::PAUSED, false, reasons::DELAY_SET, "the job has ended");
         }

@@ -21,6 +21,9 @@ use crate::{
     text,
 };
 
+/// How long a due job lets an earlier one go first.
+const PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_mins(2);
+
 /// Why a due job does not start; the reason of `Expired` if that lasts until `startBefore`.
 struct Obstacle {
     reason: &'static str,
@@ -95,8 +98,12 @@ fn wait(draft: &mut Draft<'_>, obstacle: &Obstacle) {
 fn expire(draft: &mut Draft<'_>, obstacle: Option<Obstacle>) {
     let limit = text::time(draft.input.job.spec.start_before.0, draft.input.settings.zone());
     // Nothing is in the way now: then nobody was there to start it.
-    let Obstacle { reason, message } = obstacle
-        .unwrap_or_else(|| Obstacle::new("OperatorDown", "the operator was not running in the start window"));
+    let Obstacle { reason, message } = obstacle.unwrap_or_else(|| {
+        Obstacle::new(
+            "OperatorDown",
+            "the operator was not running, or could not reach the API server, in the start window",
+        )
+    });
     let message = format!("Job could not be started before {limit}: {message}");
     draft.condition(types::EXPIRED, true, reason, message.clone());
     draft.succeed(JobPhase::Skipped, reasons::SKIPPED, message);
@@ -165,12 +172,18 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
     match draft.input.run {
         RunState::Present { uid, run } => {
             running::record_workflow(draft, uid, run);
+            if let Some(problem) = &run.unsupported {
+                let message = format!("cannot read the workflow of the Create hooks: {problem}");
+                return Some(Some(Obstacle::new("EngineUnsupported", message)));
+            }
             match drive::main_part(draft, plan, run) {
                 drive::Driven::Failed { reason, message } => {
                     draft.fail(reason, message);
                     return Some(None);
                 }
                 drive::Driven::Done => return None,
+                // The engine gave up: hooks that ran are tracked, the others get a run of their own.
+                drive::Driven::Going if run.finished || run.stop.is_some() => return None,
                 drive::Driven::Going => {}
             }
         }
@@ -304,7 +317,7 @@ fn superseded(draft: &Draft<'_>) -> Option<String> {
 }
 
 /// What keeps a due job from starting.
-fn obstacle(draft: &Draft<'_>) -> Option<Obstacle> {
+fn obstacle(draft: &mut Draft<'_>) -> Option<Obstacle> {
     let world = draft.input.world;
     if world.control_plane_topology.as_deref() == Some("External") || world.pools.is_empty() {
         return Some(Obstacle::new(
@@ -335,7 +348,7 @@ fn obstacle(draft: &Draft<'_>) -> Option<Obstacle> {
 }
 
 /// Another due job that goes first: by (startAfter, creationTimestamp, name).
-fn earlier<'a>(draft: &Draft<'a>) -> Option<&'a UpgradeJob> {
+fn earlier<'a>(draft: &mut Draft<'a>) -> Option<&'a UpgradeJob> {
     let key = |j: &UpgradeJob| {
         (
             j.spec.start_after.0,
@@ -349,6 +362,19 @@ fn earlier<'a>(draft: &Draft<'a>) -> Option<&'a UpgradeJob> {
         let valid = conditions::get(all, types::VALID).is_none_or(|c| c.status == "True");
         Stage::of(j) == Stage::Pending && valid && j.spec.start_after.0 <= now && now < j.spec.start_before.0
     };
+    // A job that is due earlier and cannot start must not take this one's window with it.
+    let patience = draft
+        .input
+        .job
+        .spec
+        .start_after
+        .0
+        .saturating_add(PATIENCE)
+        .unwrap_or(Timestamp::MAX);
+    if now >= patience {
+        return None;
+    }
+    draft.wake_at(patience);
     let mine = key(draft.input.job);
     draft
         .input
@@ -395,6 +421,7 @@ fn start_now(draft: &mut Draft<'_>) {
         reasons::STARTED,
         format!("Upgrade started at {when}"),
     );
+    draft.status.message = Some("waiting for the workflow engine".to_owned());
     draft.status.workflow = None;
     let name = run_name(draft.input.job, plan.run);
     running::set_workflow(draft, name);

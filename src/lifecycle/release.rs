@@ -2,11 +2,11 @@
 
 use kube::ResourceExt;
 
-use super::{draft::Draft, lock};
+use super::{draft::Draft, is_protected, lock};
 use crate::{
     api::{
-        conditions::{reasons, types},
-        upgrade_job::PauseReason,
+        conditions::{self, reasons, types},
+        upgrade_job::{PauseReason, StepPhase},
     },
     openshift::{cluster_version::ClusterVersion, machine_config_pool::MachineConfigPool},
     pools::{self, Pause},
@@ -24,22 +24,25 @@ pub(super) enum Released {
 
 /// One step towards having given everything back.
 ///
-/// All of it is guarded by the lock: a job that has lost the lock (or never had it) touches nothing.
+/// All of it is guarded by the lock: a job that has lost the lock (or never had it) touches no pool.
 pub(super) fn release(draft: &mut Draft<'_>) -> Released {
-    match lock::state(draft.input.world, draft.input.job) {
+    let lock = lock::state(draft.input.world, draft.input.job);
+    match lock {
         lock::Lock::Ours => {}
         lock::Lock::Unknown => return Released::Going("the ClusterVersion is not known".to_owned()),
+        // Someone removed the lock. Nobody else has it, so what we asked for is still ours to take back; nothing else is.
+        lock::Lock::Free if is_protected(draft.input.job) => {}
         lock::Lock::Free | lock::Lock::Held(_) => return Released::Done(left(draft)),
     }
     if let Some(action) = withdrawal(draft) {
         draft.actions.push(action);
-        draft.condition(
-            types::INTENT_WITHDRAWN,
-            true,
-            "Withdrawn",
-            "spec.desiredUpdate was taken back, so that the upgrade does not start by itself later",
-        );
-        return Released::Going("taking spec.desiredUpdate back".to_owned());
+        let message = "taking spec.desiredUpdate back";
+        draft.condition(types::INTENT_WITHDRAWN, false, "Withdrawing", message);
+        return Released::Going(message.to_owned());
+    }
+    withdrawn(draft);
+    if lock != lock::Lock::Ours {
+        return Released::Done(left(draft));
     }
     let pools = pool_actions(draft);
     if !pools.is_empty() {
@@ -48,6 +51,22 @@ pub(super) fn release(draft: &mut Draft<'_>) -> Released {
     }
     draft.actions.push(Action::ReleaseLock);
     Released::Going("releasing the lock".to_owned())
+}
+
+/// Says what came of a withdrawal, once the cluster shows it.
+fn withdrawn(draft: &mut Draft<'_>) {
+    let asked = conditions::get(&draft.status.conditions, types::INTENT_WITHDRAWN)
+        .is_some_and(|c| c.reason == "Withdrawing");
+    if !asked {
+        return;
+    }
+    if is_under_way(draft) {
+        let message = "the cluster-version operator accepted the release before spec.desiredUpdate was taken back; it goes on";
+        draft.condition(types::INTENT_WITHDRAWN, false, "AlreadyAccepted", message);
+    } else {
+        let message = "spec.desiredUpdate was taken back, so that the upgrade does not start by itself later";
+        draft.condition(types::INTENT_WITHDRAWN, true, "Withdrawn", message);
+    }
 }
 
 /// Our desiredUpdate is taken back unless the newest history entry is our target: otherwise the cluster-version operator
@@ -81,7 +100,7 @@ fn withdrawal(draft: &Draft<'_>) -> Option<Action> {
 fn pool_actions(draft: &Draft<'_>) -> Vec<Action> {
     let (world, job) = (draft.input.world, draft.input.job);
     // A deleted job gives back; it takes no new pauses.
-    let failed = draft.has(types::FAILED) && job.metadata.deletion_timestamp.is_none();
+    let failed = draft.has(types::FAILED) && job.metadata.deletion_timestamp.is_none() && has_touched(draft);
     let mut actions = Vec::new();
     for pool in &world.pools {
         match pools::pause(job, pool) {
@@ -104,6 +123,14 @@ fn pool_actions(draft: &Draft<'_>) -> Vec<Action> {
         }
     }
     actions
+}
+
+/// Whether the job came as far as touching the cluster. One that did not leaves its pools alone, whatever they do.
+fn has_touched(draft: &Draft<'_>) -> bool {
+    draft.status.desired_update.is_some()
+        || draft
+            .step_phase("pause-pools")
+            .is_some_and(|p| p == StepPhase::Succeeded)
 }
 
 fn is_paused_on_failure(draft: &Draft<'_>, pool: &MachineConfigPool) -> bool {
@@ -130,12 +157,17 @@ fn left(draft: &mut Draft<'_>) -> String {
         }
         return "everything was given back".to_owned();
     }
-    let unsettled = pools::unsettled(world).unwrap_or_else(|| "changes are pending for them".to_owned());
+    let commands: Vec<String> = paused
+        .iter()
+        .map(|p| {
+            format!("oc patch machineconfigpool {p} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'")
+        })
+        .collect();
     let message = format!(
-        "left paused: {} ({unsettled}); their nodes reboot when unpaused. A later job that holds them takes over; \
-         by hand: oc patch machineconfigpool {} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'",
+        "left paused: {}; changes are pending for them, and their nodes reboot when unpaused. A later job that holds them \
+         takes over; by hand: {}",
         paused.join(", "),
-        paused.first().map_or("", String::as_str),
+        commands.join("; "),
     );
     if draft.condition(types::POOLS_LEFT_PAUSED, true, "PendingChanges", message.clone()) {
         draft.notice(true, types::POOLS_LEFT_PAUSED, message);

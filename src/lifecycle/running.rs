@@ -1,6 +1,6 @@
 //! A started job: advance its steps, and watch for every ending that is not a step's own.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{EngineState, RunState, draft::Draft, drive, lock};
 use crate::{
@@ -10,13 +10,15 @@ use crate::{
         upgrade_job::{JobPhase, StepPhase, WorkflowStatus},
     },
     engine::{Run, StopRequest, run_name},
-    plan::{Part, Plan, RunKind, StepAction},
+    plan::{Part, Plan, PlanStep, RunKind, StepAction},
     pools::{self, Pause},
     steps, text,
 };
 
 /// How often a workflow that vanished is rendered again.
 const MAX_ATTEMPTS: u32 = 5;
+/// How long the next step may take to be recorded when the cluster is done already.
+const RECORDING: SignedDuration = SignedDuration::from_secs(60);
 
 pub(super) fn decide(draft: &mut Draft<'_>) {
     let plan = match draft.plan() {
@@ -80,6 +82,11 @@ fn claim_hooks(draft: &mut Draft<'_>) {
 }
 
 fn absent(draft: &mut Draft<'_>, plan: &Plan) {
+    let is_done = |s: &PlanStep| draft.step_phase(&s.name).is_some_and(StepPhase::is_finished);
+    if plan.part(Part::Main).all(is_done) {
+        // Nothing is left that a workflow would have to order.
+        return succeed(draft);
+    }
     match &draft.status.workflow {
         Some(workflow) if workflow.uid.is_some() => another_attempt(draft, plan, "the workflow was deleted"),
         Some(_) => create(draft),
@@ -263,7 +270,7 @@ fn succeed(draft: &mut Draft<'_>) {
         ));
         return;
     }
-    // A pool that someone else unpaused after we looked still has to roll.
+    // Whatever was edited or unpaused meanwhile: a job whose pools are not done has not succeeded.
     let rolling: Vec<String> = draft
         .input
         .world
@@ -271,9 +278,8 @@ fn succeed(draft: &mut Draft<'_>) {
         .iter()
         .filter_map(|p| pools::unfinished(draft.input.world, p))
         .collect();
-    if !rolling.is_empty() && draft.has(types::PAUSED) {
-        draft.foreign_pause = Some(format!("all done but {}", rolling.join("; ")));
-        return;
+    if !rolling.is_empty() {
+        return draft.say(format!("all done but {}", rolling.join("; ")));
     }
     let message = match &draft.input.job.spec.desired_version {
         Some(desired) => format!(
@@ -319,7 +325,7 @@ fn endings(draft: &mut Draft<'_>, plan: &Plan) {
 /// The first instant that is later: what is due at `limit` itself is still in time.
 fn after(limit: Timestamp) -> Timestamp {
     limit
-        .saturating_add(jiff::SignedDuration::from_millis(1))
+        .saturating_add(SignedDuration::from_millis(1))
         .unwrap_or(limit)
 }
 
@@ -387,11 +393,28 @@ fn held_by(draft: &Draft<'_>, plan: &Plan, index: usize) -> String {
     )
 }
 
+/// Done beats Failed: the cluster is done, and only the record lags behind because nobody could look before.
+fn is_about_to_succeed(draft: &mut Draft<'_>) -> bool {
+    let (world, now) = (draft.input.world, draft.now());
+    let recently = now.saturating_sub(RECORDING).unwrap_or(Timestamp::MIN);
+    let progressed = draft
+        .status
+        .steps
+        .iter()
+        .any(|s| s.finished_at.as_ref().is_some_and(|t| t.0 >= recently));
+    let done = draft.scene(now).control_plane_done()
+        && world.pools.iter().all(|p| pools::unfinished(world, p).is_none());
+    if progressed && done {
+        draft.wake_at(now.saturating_add(RECORDING).unwrap_or(Timestamp::MAX));
+    }
+    progressed && done
+}
+
 /// `upgradeTimeout`, counted from `startAfter`; judged after everything else, so Done beats Failed.
 fn deadline(draft: &mut Draft<'_>) {
     let limit = draft.input.job.spec.upgrade_deadline();
     draft.wake_at(limit);
-    if draft.now() < limit {
+    if draft.now() < limit || is_about_to_succeed(draft) {
         return;
     }
     let took = limit.duration_since(draft.input.job.spec.start_after.0);

@@ -94,6 +94,17 @@ pub fn create_plan(job: &UpgradeJob, hooks: &[UpgradeJobHook], number: u32) -> O
     Some(builder.finish(RunKind::Create { number }))
 }
 
+/// The step that runs the hooks of an event of the end, for a job that never had a plan.
+pub fn exit_step(event: HookEvent) -> PlanStep {
+    PlanStep {
+        name: format!("hooks-{}", slug(event)),
+        title: format!("Hooks of {} are done", event.as_str()),
+        action: StepAction::HooksJoin { event, group: None },
+        after: Vec::new(),
+        part: Part::Exit,
+    }
+}
+
 /// Collects steps; names stay unique.
 struct Builder<'a> {
     job: &'a UpgradeJob,

@@ -105,11 +105,9 @@ fn awaiting_acceptance(scene: &Scene<'_>, cluster: &ClusterVersion, target: &Tar
         Some("PreconditionChecks") => scene.settings.precondition_grace,
         _ => scene.settings.retrieval_grace,
     };
-    let since = refusal
-        .last_transition_time
-        .as_ref()
-        .map_or(scene.began, |t| t.0.max(scene.began));
-    let deadline = since.saturating_add(grace).unwrap_or(Timestamp::MAX);
+    // Counted from when the step began: the cluster-version operator tries again and again, and each try moves the
+    // condition's transition time.
+    let deadline = scene.began.saturating_add(grace).unwrap_or(Timestamp::MAX);
     if scene.now >= deadline {
         return Tick::failed(
             reasons::UPGRADE_REJECTED,

@@ -30,7 +30,15 @@ pub(super) fn tick(scene: &Scene<'_>, index: usize) -> Tick {
     if let Some(why) = pools::unsettled(scene.world) {
         return Tick::wait(why);
     }
-    let not_before = pools::held_group(scene.job, index, &scene.world.pools).map(|g| g.not_before);
+    // Too late is not a time to reboot nodes either; the job fails for it.
+    let group = pools::held_group(scene.job, index, &scene.world.pools);
+    if let Some(limit) = group.as_ref().and_then(|g| g.not_after)
+        && scene.now > limit
+    {
+        let by = text::time(limit, scene.settings.zone());
+        return Tick::wait(format!("too late: it had to be unpaused by {by}"));
+    }
+    let not_before = group.map(|g| g.not_before);
     if let Some(not_before) = not_before
         && scene.now < not_before
         && !hold::is_nothing_pending(scene, index)

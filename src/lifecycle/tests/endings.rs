@@ -270,10 +270,93 @@ fn done_beats_failed_at_the_deadline() {
     bench.accept();
     bench.settle_at(20);
     bench.complete();
-    // The operator was away; the last three steps are still to be ticked.
-    bench.now = 7100;
-    bench.settle();
-    assert_eq!(bench.status().phase, Some(JobPhase::Succeeded));
+    // Nobody could look until the deadline was over; the last steps are only still to be recorded.
+    bench.settle_at(7300);
+    assert_eq!(
+        bench.status().phase,
+        Some(JobPhase::Succeeded),
+        "{}",
+        bench.message()
+    );
+}
+
+#[test]
+fn an_unpause_that_comes_too_late_does_not_happen() {
+    let mut bench = asked(held());
+    bench.accept();
+    bench.settle_at(20);
+    bench.complete();
+    bench.settle_at(100);
+    // The hold is over in the engine, then nobody looks until delayMax has passed.
+    bench.now = 1800;
+    while bench.step("hold-night").is_some_and(|s| !s.phase.is_finished()) {
+        bench.pass();
+    }
+    bench.settle_at(3601);
+    assert_ended(&bench, "UnpausingPoolsExpired");
+    assert!(bench.world.pool("night").unwrap().spec.paused);
+    assert_eq!(bench.count(|a| matches!(a, Action::UnpausePool { .. })), 0);
+}
+
+#[test]
+fn an_upgrade_does_not_start_in_the_pass_that_ends_the_job() {
+    let mut bench = Bench::new(job("j", json!({"spec": {"config": {"upgradeTimeout": "2h"}}})));
+    while bench.step("pause-pools").is_none_or(|s| !s.phase.is_finished()) {
+        assert!(bench.pass());
+    }
+    bench.settle_at(7200);
+    assert_ended(&bench, "TimedOut");
+    assert_eq!(bench.count(|a| matches!(a, Action::SetDesiredUpdate(_))), 0);
+    assert_eq!(bench.status().desired_update, None);
+}
+
+#[test]
+fn a_failure_before_anything_was_touched_pauses_no_pool() {
+    let patch = json!({"spec": {"config": {"pauseMachineConfigPoolsOnFailure": {"enabled": true}}}});
+    let mut bench = Bench::new(job("j", patch));
+    bench.accept();
+    bench.settle_at(10);
+    bench.settle_at(3610);
+    assert_ended(&bench, "PreHealthCheckFailed");
+    assert_eq!(bench.count(|a| matches!(a, Action::PausePool { .. })), 0);
+}
+
+#[test]
+fn a_rejection_that_flaps_does_not_start_its_grace_anew() {
+    let mut bench = asked(json!({}));
+    for n in 1..=13 {
+        bench.condition(
+            "ReleaseAccepted",
+            if n % 2 == 0 { "Unknown" } else { "False" },
+            "version=\"4.18.5\"",
+        );
+        bench.settle_at(n * 55);
+    }
+    assert_ended(&bench, "UpgradeRejected");
+}
+
+#[test]
+fn a_hook_that_is_edited_later_does_not_fire_for_jobs_of_the_past() {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.settle_at(3600);
+    assert_eq!(bench.status().phase, Some(JobPhase::Skipped));
+    bench.world.hooks = vec![hook("late", "Finish", "Ignore")];
+    bench.settle_at(7200);
+    assert!(bench.world.hook_jobs.is_empty());
+}
+
+#[test]
+fn an_unreadable_holder_keeps_its_lock() {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.world.unreadable_jobs = vec!["other".to_owned()];
+    let cluster = bench.world.cluster_version.as_mut().unwrap();
+    cluster.metadata.annotations = Some(
+        [(annotations::UPGRADE_JOB.to_owned(), "ns/other".to_owned())]
+            .into_iter()
+            .collect(),
+    );
+    bench.settle_at(10);
+    assert!(!bench.acted.contains(&Action::TakeLock));
 }
 
 #[test]
@@ -364,11 +447,15 @@ fn a_lost_lock_stops_everything() {
     let before = bench.acted.len();
     bench.settle_at(20);
     assert_eq!(bench.is_true("Failed").as_deref(), Some("LockLost"));
-    assert_eq!(
-        bench.acted.get(before..).unwrap(),
-        [Action::Unprotect],
-        "nothing on the cluster is touched any more"
+    let after: Vec<_> = bench.acted.get(before..).unwrap().iter().collect();
+    assert!(
+        matches!(
+            after.as_slice(),
+            [Action::WithdrawDesiredUpdate { .. }, Action::Unprotect]
+        ),
+        "only what we asked for is taken back: {after:?}"
     );
+    assert!(bench.world.pool("night").unwrap().spec.paused);
 }
 
 #[test]

@@ -406,6 +406,60 @@ fn a_foreign_pause_is_left_alone_and_the_job_waits_at_its_end() {
 }
 
 #[test]
+fn a_delay_that_is_taken_out_in_mid_run_gives_the_pool_back() {
+    let mut bench = to_hold();
+    bench.job_mut().spec.config.machine_config_pools[0].delay_upgrade = None;
+    bench.settle_at(130);
+    assert!(!bench.world.pool("night").unwrap().spec.paused);
+    assert_eq!(
+        bench.status().phase,
+        Some(JobPhase::Running),
+        "night is not done: {}",
+        bench.message()
+    );
+    bench.roll("night");
+    bench.settle_at(200);
+    assert_eq!(
+        bench.status().phase,
+        Some(JobPhase::Succeeded),
+        "{}",
+        bench.message()
+    );
+}
+
+#[test]
+fn a_workflow_that_vanishes_after_its_last_step_does_not_matter() {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.pool_mut("worker").spec.paused = true;
+    bench.settle_at(10);
+    bench.accept();
+    bench.settle_at(60);
+    bench.complete();
+    bench.settle_at(120);
+    bench.workflow = None;
+    bench.settle_at(130);
+    bench.pool_mut("worker").spec.paused = false;
+    bench.roll("worker");
+    bench.settle_at(200);
+    assert_eq!(
+        bench.status().phase,
+        Some(JobPhase::Succeeded),
+        "{}",
+        bench.message()
+    );
+}
+
+#[test]
+fn a_job_that_is_due_earlier_and_cannot_start_does_not_take_the_window_of_others() {
+    let mut bench = Bench::new(job("second", json!({"spec": {"startAfter": at(1).to_string()}})));
+    bench.world.jobs.push(job("first", json!({})));
+    bench.settle_at(10);
+    assert!(bench.acted.is_empty());
+    bench.settle_at(121);
+    assert!(bench.acted.contains(&Action::TakeLock));
+}
+
+#[test]
 fn a_stale_render_is_not_done() {
     let mut bench = Bench::new(job("j", json!({})));
     bench.settle_at(10);
