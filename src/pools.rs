@@ -164,11 +164,7 @@ pub fn unsettled(world: &World) -> Option<String> {
     if let Some(desired) = &cluster.spec.desired_update
         && !target::asks_for(desired, newest)
     {
-        let what = if desired.version.is_empty() {
-            &desired.image
-        } else {
-            &desired.version
-        };
+        let what = desired.asked_for();
         return Some(format!(
             "the ClusterVersion asks for {what} and has {}",
             newest.version

@@ -102,11 +102,7 @@ pub fn movement(cluster: &ClusterVersion, ours: Option<&Target>) -> Option<Strin
         && !asks_for(desired, newest)
         && !ours.is_some_and(|t| t.is_asked_by(desired))
     {
-        let what = if desired.version.is_empty() {
-            &desired.image
-        } else {
-            &desired.version
-        };
+        let what = desired.asked_for();
         return Some(format!(
             "update to {what} is asked for by someone else (spec.desiredUpdate of the ClusterVersion)"
         ));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::{ResourceExt, api::DynamicObject};
+use kube::ResourceExt;
 
 use crate::{
     api::{UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow},
@@ -38,8 +38,6 @@ pub struct World {
     pub windows: Vec<UpgradeSuspensionWindow>,
     /// Jobs of hooks, of our namespace.
     pub hook_jobs: Vec<Job>,
-    /// The workflow of the job that is being decided, if it exists.
-    pub workflow: Option<DynamicObject>,
     /// `status.controlPlaneTopology` of the Infrastructure.
     pub control_plane_topology: Option<String>,
 }

@@ -52,7 +52,6 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
         hooks: ours(client, namespace, &list).await?.0,
         windows: ours(client, namespace, &list).await?.0,
         hook_jobs: sorted(hook_jobs.items),
-        workflow: None,
         operators: sorted(operators.items),
         rendered,
         nodes,

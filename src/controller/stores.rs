@@ -194,7 +194,7 @@ impl Stores {
             .map(|(kind, _)| format!("{kind} is not listed yet"))
     }
 
-    /// A snapshot. The workflow is that of no job; see [`Stores::workflow`].
+    /// A snapshot; workflows are read one by one, see [`Stores::workflow`].
     pub fn world(&self) -> World {
         World {
             cluster_version: self.cluster_versions.get(cluster_version::NAME),
@@ -209,7 +209,6 @@ impl Stores {
             hooks: self.hooks.all(),
             windows: self.windows.all(),
             hook_jobs: self.hook_jobs.all(),
-            workflow: None,
             control_plane_topology: self.topology.all().into_iter().next(),
         }
     }

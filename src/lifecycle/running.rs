@@ -351,11 +351,7 @@ fn changed_target(draft: &Draft<'_>) -> Option<String> {
     if target.is_asked_by(desired) {
         return None;
     }
-    let what = if desired.version.is_empty() {
-        &desired.image
-    } else {
-        &desired.version
-    };
+    let what = desired.asked_for();
     Some(format!(
         "someone changed spec.desiredUpdate of the ClusterVersion from {} to {what}",
         target.version

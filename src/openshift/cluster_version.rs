@@ -51,6 +51,17 @@ pub struct Update {
     pub other: serde_json::Map<String, serde_json::Value>,
 }
 
+impl Update {
+    /// What is asked for, for messages: the version, or the image where no version is given.
+    pub fn asked_for(&self) -> &str {
+        if self.version.is_empty() {
+            &self.image
+        } else {
+            &self.version
+        }
+    }
+}
+
 /// Status of the ClusterVersion.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]

@@ -26,11 +26,7 @@ pub(super) fn tick(scene: &Scene<'_>) -> Tick {
     match &cluster.spec.desired_update {
         Some(desired) if target.is_asked_by(desired) => {}
         Some(desired) => {
-            let what = if desired.version.is_empty() {
-                &desired.image
-            } else {
-                &desired.version
-            };
+            let what = desired.asked_for();
             return Tick::failed(
                 reasons::DESIRED_UPDATE_CHANGED,
                 format!(
