@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod cli;
+pub mod clock;
 pub mod controller;
 #[cfg(test)]
 mod documentation;

@@ -25,9 +25,18 @@ pub struct Settings {
     pub retrieval_grace: SignedDuration,
     /// How long a release may be rejected because of failed preconditions.
     pub precondition_grace: SignedDuration,
+    /// How long a watch stays open before it is renewed.
+    pub watch_timeout: SignedDuration,
+    /// Even without any event everything is looked at this often.
+    pub heartbeat: SignedDuration,
 }
 
 impl Settings {
+    /// `watch_timeout` against a real API server: below the five minutes after which one closes a watch by itself.
+    pub const WATCH_TIMEOUT: SignedDuration = SignedDuration::from_secs(290);
+    /// `heartbeat` against a real API server: what a lost event may cost.
+    pub const HEARTBEAT: SignedDuration = SignedDuration::from_secs(30);
+
     /// Zone for times in messages.
     pub fn zone(&self) -> &TimeZone {
         self.zones.default_zone()

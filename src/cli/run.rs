@@ -7,7 +7,7 @@ use kube::{Client, Config, config::KubeConfigOptions};
 use tokio::sync::watch;
 
 use super::EngineArg;
-use crate::{controller, http, schedule::Zones, settings::Settings};
+use crate::{clock::Clock, controller, http, schedule::Zones, settings::Settings};
 
 /// Runs the operator.
 ///
@@ -109,7 +109,7 @@ pub async fn run(args: Args) -> Result<(), Error> {
             true
         });
     };
-    Box::pin(controller::run(client, settings, tell, stop)).await;
+    Box::pin(controller::run(client, settings, Clock::System, tell, stop)).await;
     server.abort();
     tracing::info!("stopped");
     Ok(())
@@ -129,6 +129,8 @@ fn settings(args: &Args, namespace: String) -> Result<Settings, Error> {
         default_hook_deadline: args.default_hook_deadline,
         retrieval_grace: args.retrieval_grace,
         precondition_grace: args.precondition_grace,
+        watch_timeout: Settings::WATCH_TIMEOUT,
+        heartbeat: Settings::HEARTBEAT,
     })
 }
 

@@ -13,8 +13,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     api::duration::GoDuration,
+    clock::Clock,
     simulator::{
-        driver,
+        driver::{self, Simulation},
         openshift::{Settings, initial::Initial},
         prepare,
     },
@@ -168,7 +169,13 @@ async fn simulate(args: &SimulateOpenshift, client: Client) -> Result<(), Error>
         nodes: args.nodes.clone(),
         with_infrastructure,
     };
-    let say = || println!("simulated cluster is ready");
-    driver::run(client, &initial, &args.settings(), args.with_pods, say).await;
+    let simulation = Simulation {
+        initial,
+        settings: args.settings(),
+        with_pods: args.with_pods,
+        clock: Clock::System,
+        idle: Simulation::IDLE,
+    };
+    driver::run(client, &simulation, || println!("simulated cluster is ready")).await;
     Ok(())
 }

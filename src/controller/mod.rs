@@ -20,9 +20,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{Client, ResourceExt, api::ApiResource};
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 
+use calls::CallError;
 pub use stores::Stores;
 
-use crate::{settings::Settings, world::World};
+use crate::{clock::Clock, settings::Settings, world::World};
 
 /// What every reconciler has.
 pub struct Context {
@@ -34,18 +35,17 @@ pub struct Context {
     pub settings: Settings,
     /// The kind of the engine's workflows.
     pub workflows: ApiResource,
+    /// The clock.
+    pub clock: Clock,
 }
 
 impl Context {
     /// Now.
-    #[allow(clippy::unused_self)]
     pub fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.clock.now()
     }
 }
 
-/// Even without any event everything is looked at this often.
-const HEARTBEAT: Duration = Duration::from_secs(30);
 /// Changes that come together are looked at together.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -59,19 +59,22 @@ pub fn argo_workflows() -> ApiResource {
 pub async fn run(
     client: Client,
     settings: Settings,
+    clock: Clock,
     ready: impl Fn(Option<String>),
     shutdown: impl Future<Output = ()>,
 ) {
     let mut tasks = JoinSet::new();
     let changed = Arc::new(Notify::new());
     let workflows = argo_workflows();
-    let stores = Stores::start(&client, &settings.namespace, &workflows, &changed, &mut tasks);
+    let stores = Stores::start(&client, &settings, &workflows, &changed, &mut tasks);
     let ctx = Context {
         client,
         stores,
         settings,
         workflows,
+        clock,
     };
+    let heartbeat = Duration::try_from(ctx.settings.heartbeat).unwrap_or_default();
     let mut controller = Loop {
         ctx: &ctx,
         retries: Retries::default(),
@@ -86,7 +89,7 @@ pub async fn run(
         } else {
             None
         };
-        let pause = wake.map_or(HEARTBEAT, |t| until(t, ctx.now())).min(HEARTBEAT);
+        let pause = wake.map_or(heartbeat, |t| until(t, ctx.now())).min(heartbeat);
         tokio::select! {
             biased;
             () = &mut shutdown => break,
@@ -115,57 +118,22 @@ impl Loop<'_> {
         let world = self.ctx.stores.world();
         for config in &world.configs {
             let key = format!("UpgradeConfig {}", config.name_any());
-            if let Some(later) = self.retries.not_before(&key) {
-                wakes.push(in_future(self.ctx.now(), later));
-                continue;
-            }
-            let result = Box::pin(upgrade_config::reconcile(self.ctx, &world, config)).await;
-            let result = result.map_err(|e| (e.is_conflict(), e.to_string()));
-            wakes.extend(self.settle(&key, result));
+            let work = async || upgrade_config::reconcile(self.ctx, &world, config).await;
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         for hook in &world.hooks {
             let key = format!("UpgradeJobHook {}", hook.name_any());
-            if let Some(later) = self.retries.not_before(&key) {
-                wakes.push(in_future(self.ctx.now(), later));
-                continue;
-            }
-            let result = upgrade_job_hook::reconcile(self.ctx, hook).await;
-            let result = result
-                .map(|()| None)
-                .map_err(|e| (e.is_conflict(), e.to_string()));
-            wakes.extend(self.settle(&key, result));
+            let work = async || upgrade_job_hook::reconcile(self.ctx, hook).await.map(|()| None);
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         // Jobs that were just created are seen by the next pass: their watch wakes the loop.
         for job in &world.jobs {
             let key = format!("UpgradeJob {}", job.name_any());
-            if let Some(later) = self.retries.not_before(&key) {
-                wakes.push(in_future(self.ctx.now(), later));
-                continue;
-            }
-            let result = upgrade_job::reconcile(self.ctx, &mut self.texts, &world, job).await;
-            let result = result.map_err(|e| (e.is_conflict(), e.to_string()));
-            wakes.extend(self.settle(&key, result));
+            let work = async || upgrade_job::reconcile(self.ctx, &mut self.texts, &world, job).await;
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         self.abandoned_hook_jobs(&world).await;
         wakes.into_iter().min()
-    }
-
-    fn settle(&mut self, key: &str, result: Result<Option<Timestamp>, (bool, String)>) -> Option<Timestamp> {
-        match result {
-            Ok(wake) => {
-                self.retries.succeeded(key);
-                wake
-            }
-            Err((conflict, error)) => {
-                if conflict {
-                    tracing::debug!(object = key, error, "somebody else wrote first; deciding again");
-                } else {
-                    tracing::warn!(object = key, error, "trying again");
-                }
-                let delay = self.retries.failed(key);
-                Some(in_future(self.ctx.now(), delay))
-            }
-        }
     }
 
     /// Jobs of hooks whose UpgradeJob is gone: nobody will read their end, so they may go.
@@ -191,7 +159,50 @@ fn in_future(now: Timestamp, delay: Duration) -> Timestamp {
 #[derive(Default)]
 struct Retries(BTreeMap<String, (u32, Instant)>);
 
+/// An error of a reconciler.
+trait Failure: std::fmt::Display {
+    /// Somebody else wrote first: nothing is wrong.
+    fn is_conflict(&self) -> bool;
+}
+
+impl Failure for CallError {
+    fn is_conflict(&self) -> bool {
+        Self::is_conflict(self)
+    }
+}
+
+impl Failure for upgrade_job::Error {
+    fn is_conflict(&self) -> bool {
+        Self::is_conflict(self)
+    }
+}
+
 impl Retries {
+    /// Does `work` on the object `key`, unless it failed a moment ago; returns when to look again.
+    async fn attempt<E: Failure>(
+        &mut self,
+        ctx: &Context,
+        key: &str,
+        work: impl AsyncFnOnce() -> Result<Option<Timestamp>, E>,
+    ) -> Option<Timestamp> {
+        if let Some(later) = self.not_before(key) {
+            return Some(in_future(ctx.now(), later));
+        }
+        let error = match Box::pin(work()).await {
+            Ok(wake) => {
+                self.succeeded(key);
+                return wake;
+            }
+            Err(error) => error,
+        };
+        if error.is_conflict() {
+            tracing::debug!(object = key, %error, "somebody else wrote first; deciding again");
+        } else {
+            tracing::warn!(object = key, %error, "trying again");
+        }
+        Some(in_future(ctx.now(), self.failed(key)))
+    }
+
     fn not_before(&self, key: &str) -> Option<Duration> {
         let (_, at) = self.0.get(key)?;
         at.checked_duration_since(Instant::now()).filter(|d| !d.is_zero())

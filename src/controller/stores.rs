@@ -23,11 +23,9 @@ use crate::{
         machine_config_pool::MachineConfigPool,
         node::NodeView,
     },
+    settings::Settings,
     world::World,
 };
-
-/// How long a watch stays open before it is renewed.
-const WATCH_TIMEOUT: SignedDuration = SignedDuration::from_secs(290);
 
 /// The copies of everything that decisions rest on.
 #[derive(Clone, Default)]
@@ -47,8 +45,8 @@ pub struct Stores {
 }
 
 /// One constructor for all watch configurations.
-fn config() -> watcher::Config {
-    let seconds = u32::try_from(WATCH_TIMEOUT.as_secs()).unwrap_or(290);
+fn watch_config(timeout: SignedDuration) -> watcher::Config {
+    let seconds = u32::try_from(timeout.as_secs()).unwrap_or(290);
     // Whole pages are parsed before they are stripped, so small ones keep the peak low.
     watcher::Config::default().timeout(seconds).page_size(50)
 }
@@ -73,12 +71,14 @@ impl Stores {
     /// Starts all watches in `tasks`; `changed` is notified after every change. `workflows` is the engine's kind.
     pub fn start(
         client: &Client,
-        namespace: &str,
+        settings: &Settings,
         workflows: &ApiResource,
         changed: &Arc<Notify>,
         tasks: &mut JoinSet<()>,
     ) -> Self {
         let stores = Self::default();
+        let namespace = &settings.namespace;
+        let config = || watch_config(settings.watch_timeout);
         let c = || client.clone();
         let n = || Arc::clone(changed);
         macro_rules! ours {

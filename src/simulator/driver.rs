@@ -9,7 +9,6 @@ use futures::{
     future::join_all,
     stream::{BoxStream, select_all},
 };
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -33,20 +32,21 @@ use super::openshift::{
     initial::{self, Initial},
     write::{PodRef, Target, Write},
 };
-use crate::openshift::{
-    cluster_operator::ClusterOperator,
-    cluster_version::{self, ClusterVersion},
-    infrastructure::Infrastructure,
-    machine_config::MachineConfig,
-    machine_config_pool::MachineConfigPool,
+use crate::{
+    clock::Clock,
+    openshift::{
+        cluster_operator::ClusterOperator,
+        cluster_version::{self, ClusterVersion},
+        infrastructure::Infrastructure,
+        machine_config::MachineConfig,
+        machine_config_pool::MachineConfigPool,
+    },
 };
 
 /// How long to wait for the watches to show what was just written.
 const AFTER_A_WRITE: Duration = Duration::from_millis(100);
 /// How long to wait after the API server did not answer, or refused something.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
-/// How long to wait for anything, at most.
-const IDLE: Duration = Duration::from_secs(5);
 /// A call that takes longer is given up.
 const CALL: Duration = Duration::from_secs(5);
 
@@ -168,24 +168,45 @@ where
     store.find(|o| o.name_any() == name).map(|o| (*o).clone())
 }
 
+/// What is simulated, and on which clock.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    /// What the cluster is like in the beginning.
+    pub initial: Initial,
+    /// How it behaves.
+    pub settings: Settings,
+    /// Whether there are pods to be drained.
+    pub with_pods: bool,
+    /// The clock.
+    pub clock: Clock,
+    /// How long to wait for anything, at most.
+    pub idle: Duration,
+}
+
+impl Simulation {
+    /// `idle` against a real API server: what a lost event may cost.
+    pub const IDLE: Duration = Duration::from_secs(5);
+}
+
 /// Simulates until dropped. `on_ready` is called once, when the initial cluster is there.
-pub async fn run(
-    client: Client,
-    initial: &Initial,
-    settings: &Settings,
-    with_pods: bool,
-    mut on_ready: impl FnMut(),
-) {
+pub async fn run(client: Client, simulation: &Simulation, mut on_ready: impl FnMut()) {
+    let Simulation {
+        initial,
+        settings,
+        with_pods,
+        clock,
+        idle,
+    } = simulation;
     let (stores, mut changes) = Stores::watch(&client, initial.with_infrastructure);
     let mut log = Log::default();
     let mut is_ready = false;
-    let mut workload = if with_pods {
+    let mut workload = if *with_pods {
         initial::workload(initial)
     } else {
         Vec::new()
     };
     loop {
-        let mut wait = IDLE;
+        let mut wait = *idle;
         if !workload.is_empty() {
             wait = AFTER_A_FAILURE;
             if create_all(&client, &workload, &mut log).await {
@@ -193,7 +214,7 @@ pub async fn run(
             }
         }
         if stores.are_ready() {
-            let (cluster, now) = (stores.snapshot(), Timestamp::now());
+            let (cluster, now) = (stores.snapshot(), clock.now());
             let step = openshift::next(&cluster, now, settings);
             log.problems(step.problems);
             let mut writes = step.writes;

@@ -46,6 +46,8 @@ pub fn settings() -> Settings {
         default_hook_deadline: None,
         retrieval_grace: SignedDuration::from_mins(30),
         precondition_grace: SignedDuration::from_mins(10),
+        watch_timeout: Settings::WATCH_TIMEOUT,
+        heartbeat: Settings::HEARTBEAT,
     }
 }
 
