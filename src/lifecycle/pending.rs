@@ -47,6 +47,12 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     draft.wake_at(limit);
 
     let invalid = check_valid(draft);
+    let now = draft.now();
+    if now >= start
+        && let Some(why) = skipped(draft)
+    {
+        return draft.succeed(JobPhase::Skipped, reasons::SKIPPED, why);
+    }
     let create = if invalid.is_none() {
         create_hooks(draft)
     } else {
@@ -55,7 +61,6 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     if draft.status.finished_at.is_some() {
         return;
     }
-    let now = draft.now();
     if now < start {
         let when = text::time(start, draft.input.settings.zone());
         draft.status.message = Some(match &invalid {
@@ -63,9 +68,6 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
             None => format!("starts at {when}"),
         });
         return;
-    }
-    if let Some(why) = skipped(draft) {
-        return draft.succeed(JobPhase::Skipped, reasons::SKIPPED, why);
     }
     let obstacle = invalid.or(create).or_else(|| obstacle(draft));
     if now >= limit {
@@ -152,11 +154,21 @@ fn create_hooks(draft: &mut Draft<'_>) -> Option<Obstacle> {
     {
         return running;
     }
-    if draft.now() >= draft.input.job.spec.start_after.0 {
-        return None;
+    let spec = &draft.input.job.spec;
+    // A job that is due when it is created has its Create hooks too; one that appears after the start comes too late.
+    let until = if number == 0 {
+        spec.start_before.0
+    } else {
+        spec.start_after.0
+    };
+    if draft.now() < until && new_create_run(draft, number + 1) {
+        return Some(create_hook_running());
     }
-    new_create_run(draft, number + 1);
     None
+}
+
+fn create_hook_running() -> Obstacle {
+    Obstacle::new("CreateHookRunning", "hooks of Create are still running")
 }
 
 /// Drives the current run of Create hooks: `Some(obstacle)` while it runs, `None` once it is over.
@@ -197,14 +209,11 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
             draft.actions.push(Action::CreateWorkflow);
         }
     }
-    Some(Some(Obstacle::new(
-        "CreateHookRunning",
-        "hooks of Create are still running",
-    )))
+    Some(Some(create_hook_running()))
 }
 
-/// Starts a run for Create hooks that are not tracked yet, also for one that appeared later.
-fn new_create_run(draft: &mut Draft<'_>, number: u32) {
+/// Starts a run for Create hooks that are not tracked yet, also for one that appeared later; whether there was one to start.
+fn new_create_run(draft: &mut Draft<'_>, number: u32) -> bool {
     let job = draft.input.job;
     let tracked = |hook: &str| {
         draft.status.hook_tracker.iter().any(|t| {
@@ -220,11 +229,11 @@ fn new_create_run(draft: &mut Draft<'_>, number: u32) {
         .cloned()
         .collect();
     let Some(mut plan) = build::create_plan(job, &new, number) else {
-        return;
+        return false;
     };
     if let EngineState::Missing(why) = draft.input.engine {
         draft.status.message = Some(why.clone());
-        return;
+        return false;
     }
     if number > 1 {
         plan.rename_for_run(number);
@@ -233,11 +242,12 @@ fn new_create_run(draft: &mut Draft<'_>, number: u32) {
         Ok(value) => draft.status.plan = Some(value),
         Err(error) => {
             draft.status.message = Some(format!("cannot write status.plan: {error}"));
-            return;
+            return false;
         }
     }
     let name = run_name(draft.input.job, plan.run);
     running::set_workflow(draft, name);
+    true
 }
 
 /// Why the job is not to run at all.

@@ -527,6 +527,45 @@ fn hooks_run_once_and_an_ignored_failure_changes_nothing() {
 }
 
 #[test]
+fn a_job_that_is_due_when_it_is_created_runs_its_create_hooks_first() {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.world.hooks = vec![hook("a", "Create", "Ignore")];
+    bench.settle_at(1);
+    assert_eq!(bench.status().workflow.unwrap().name, "j-create-1");
+    assert!(
+        bench.message().contains("hooks of Create are still running"),
+        "{}",
+        bench.message()
+    );
+    bench.end_hook_jobs("Complete");
+    bench.settle_at(2);
+    bench.world.hooks.push(hook("late", "Create", "Ignore"));
+    bench.settle_at(3);
+    assert_eq!(bench.status().workflow.unwrap().name, "j-run-1");
+    assert_eq!(
+        bench.world.hook_jobs.len(),
+        1,
+        "a hook that appears after the start comes too late"
+    );
+}
+
+#[test]
+fn a_job_that_is_skipped_runs_no_create_hooks_any_more() {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.world.hooks = vec![hook("a", "Create", "Ignore")];
+    bench.world.windows = vec![
+        serde_json::from_value(json!({
+            "metadata": {"name": "freeze", "namespace": "ns"},
+            "spec": {"start": at(0).to_string(), "end": at(9).to_string(), "reason": "r", "jobSelector": {}},
+        }))
+        .unwrap(),
+    ];
+    bench.settle_at(1);
+    assert_eq!(bench.status().phase, Some(JobPhase::Skipped));
+    assert_eq!(bench.world.hook_jobs.len(), 0);
+}
+
+#[test]
 fn a_decision_is_the_same_twice() {
     let bench = to_hold();
     assert_eq!(bench.decide(), bench.decide());
