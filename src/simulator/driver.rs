@@ -5,7 +5,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use futures::{
-    StreamExt, TryStreamExt,
+    Stream, StreamExt, TryStreamExt,
     future::join_all,
     stream::{BoxStream, select_all},
 };
@@ -44,11 +44,14 @@ use crate::{
 };
 
 /// How long to wait for the watches to show what was just written.
-const AFTER_A_WRITE: Duration = Duration::from_millis(100);
+pub(super) const AFTER_A_WRITE: Duration = Duration::from_millis(100);
 /// How long to wait after the API server did not answer, or refused something.
-const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+pub(super) const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 /// A call that takes longer is given up.
-const CALL: Duration = Duration::from_secs(5);
+pub(super) const CALL: Duration = Duration::from_secs(5);
+
+/// How long a watch stays open in simulated time.
+pub(super) const SIMULATED_WATCH_SECONDS: u32 = 86_413;
 
 /// What the watches have seen.
 struct Stores {
@@ -62,12 +65,12 @@ struct Stores {
     controls: Store<ConfigMap>,
 }
 
-type Changes = BoxStream<'static, ()>;
+pub(super) type Changes = BoxStream<'static, ()>;
 
 impl Stores {
-    fn watch(client: &Client, with_infrastructure: bool) -> (Self, Changes) {
+    fn watch(client: &Client, with_infrastructure: bool, clock: Clock) -> (Self, Changes) {
         let mut changes = Vec::new();
-        let all = watcher::Config::default();
+        let all = watch_config(watcher::Config::default(), clock);
         let controls = Api::<ConfigMap>::namespaced(client.clone(), faults::NAMESPACE);
         let by_name = all.clone().fields(&format!("metadata.name={}", faults::NAME));
         let stores = Self {
@@ -137,7 +140,7 @@ impl Backoff for Steady {
     fn reset(&mut self) {}
 }
 
-fn watch<K>(api: Api<K>, config: watcher::Config, changes: &mut Vec<Changes>) -> Store<K>
+pub(super) fn watch<K>(api: Api<K>, config: watcher::Config, changes: &mut Vec<Changes>) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
@@ -152,7 +155,7 @@ where
     store
 }
 
-fn sorted<K>(store: &Store<K>) -> Vec<K>
+pub(super) fn sorted<K>(store: &Store<K>) -> Vec<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -197,7 +200,7 @@ pub async fn run(client: Client, simulation: &Simulation, mut on_ready: impl FnM
         clock,
         idle,
     } = simulation;
-    let (stores, mut changes) = Stores::watch(&client, initial.with_infrastructure);
+    let (stores, mut changes) = Stores::watch(&client, initial.with_infrastructure, *clock);
     let mut log = Log::default();
     let mut is_ready = false;
     let mut workload = if *with_pods {
@@ -236,10 +239,23 @@ pub async fn run(client: Client, simulation: &Simulation, mut on_ready: impl FnM
                 tokio::time::sleep(AFTER_A_FAILURE).await;
             }
         }
-        // Time passes or something changes; whatever else has changed by then is taken along.
-        if let Ok(Some(())) = tokio::time::timeout(wait, changes.next()).await {
-            while let Some(Some(())) = futures::FutureExt::now_or_never(changes.next()) {}
-        }
+        pause(wait, &mut changes).await;
+    }
+}
+
+/// Time passes or something changes; whatever else has changed by then is taken along.
+pub(super) async fn pause(wait: Duration, changes: &mut (impl Stream<Item = ()> + Unpin)) {
+    if let Ok(Some(())) = tokio::time::timeout(wait, changes.next()).await {
+        while let Some(Some(())) = futures::FutureExt::now_or_never(changes.next()) {}
+    }
+}
+
+/// In simulated time a watch lasts a day: each renewal costs as much as a write. An odd length, so that it does not coincide
+/// with what happens on the hour.
+pub(super) fn watch_config(config: watcher::Config, clock: Clock) -> watcher::Config {
+    match clock {
+        Clock::System => config,
+        Clock::Virtual { .. } => config.timeout(SIMULATED_WATCH_SECONDS),
     }
 }
 
@@ -263,7 +279,7 @@ fn target(write: &Write) -> Option<&Target> {
 
 /// What was said, so that nothing is said again and again.
 #[derive(Default)]
-struct Log {
+pub(super) struct Log {
     problems: Vec<String>,
     /// Since the last round without a failure.
     failures: Vec<String>,
@@ -289,7 +305,7 @@ impl Log {
 
 /// Writes everything at once: a slow answer to one write must not hold up the others. Returns whether every write
 /// was answered with something that the next decision takes care of.
-async fn apply(client: &Client, writes: Vec<Write>, log: &mut Log) -> bool {
+pub(super) async fn apply(client: &Client, writes: Vec<Write>, log: &mut Log) -> bool {
     let calls = writes.into_iter().map(|write| async move {
         let name = describe(&write);
         let result = tokio::time::timeout(CALL, apply_one(client, write)).await;

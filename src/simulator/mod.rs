@@ -2,6 +2,7 @@
 //!
 //! [`openshift`] decides (pure: objects and the time in, writes out), [`prepare`] and [`driver`] talk to the API.
 
+pub mod batch;
 pub mod driver;
 pub mod openshift;
 pub mod prepare;
