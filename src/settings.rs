@@ -29,6 +29,8 @@ pub struct Settings {
     pub watch_timeout: SignedDuration,
     /// Even without any event everything is looked at this often.
     pub heartbeat: SignedDuration,
+    /// A kind that the API server does not have, such as that of an engine, is looked for this often.
+    pub absent_kind_poll: SignedDuration,
 }
 
 impl Settings {
@@ -36,6 +38,9 @@ impl Settings {
     pub const WATCH_TIMEOUT: SignedDuration = SignedDuration::from_secs(290);
     /// `heartbeat` against a real API server: what a lost event may cost.
     pub const HEARTBEAT: SignedDuration = SignedDuration::from_secs(30);
+    /// `absent_kind_poll` against a real API server: a cluster without Argo Workflows must not be asked for it all the time,
+    /// and an engine that is installed is found within minutes.
+    pub const ABSENT_KIND_POLL: SignedDuration = SignedDuration::from_mins(5);
 
     /// Zone for times in messages.
     pub fn zone(&self) -> &TimeZone {

@@ -131,6 +131,7 @@ fn settings(args: &Args, namespace: String) -> Result<Settings, Error> {
         precondition_grace: args.precondition_grace,
         watch_timeout: Settings::WATCH_TIMEOUT,
         heartbeat: Settings::HEARTBEAT,
+        absent_kind_poll: Settings::ABSENT_KIND_POLL,
     })
 }
 

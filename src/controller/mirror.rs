@@ -127,10 +127,35 @@ impl<T: Clone> Mirror<T> {
     }
 }
 
-/// Delay between attempts: 0.8 s doubling to 10 s, back to the start after two quiet minutes.
+/// How to watch.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// For the watch itself.
+    pub watch: watcher::Config,
+    /// A kind that the API server does not have is looked for at least this often.
+    pub absent_kind_poll: Duration,
+}
+
+impl Config {
+    /// Only objects with this field selector.
+    #[must_use]
+    pub fn fields(mut self, selector: &str) -> Self {
+        self.watch = self.watch.fields(selector);
+        self
+    }
+
+    /// Only objects with this label selector.
+    #[must_use]
+    pub fn labels(mut self, selector: &str) -> Self {
+        self.watch = self.watch.labels(selector);
+        self
+    }
+}
+
+/// Delay between attempts: 0.8 s doubling to a longest, back to the start after two quiet minutes.
+#[derive(Default)]
 struct Backoff {
-    next: Duration,
-    last_error: Option<Instant>,
+    last: Option<(Instant, Duration)>,
 }
 
 impl Backoff {
@@ -138,17 +163,15 @@ impl Backoff {
     const LONGEST: Duration = Duration::from_secs(10);
     const QUIET: Duration = Duration::from_secs(120);
 
-    fn delay(&mut self) -> Duration {
+    fn delay(&mut self, longest: Duration) -> Duration {
         let now = Instant::now();
-        if self
-            .last_error
-            .is_none_or(|t| now.duration_since(t) > Self::QUIET)
-        {
-            self.next = Self::FIRST;
-        }
-        self.last_error = Some(now);
-        let delay = self.next;
-        self.next = (self.next * 2).min(Self::LONGEST);
+        let delay = match self.last {
+            Some((at, delay)) if now.duration_since(at) <= delay.saturating_add(Self::QUIET) => {
+                delay.saturating_mul(2).min(longest)
+            }
+            Some(_) | None => Self::FIRST.min(longest),
+        };
+        self.last = Some((now, delay));
         delay
     }
 }
@@ -156,7 +179,7 @@ impl Backoff {
 /// Watches a kind for ever and keeps `mirror` up to date; `changed` is notified after every change.
 pub async fn watch<K, T>(
     api: Api<K>,
-    config: watcher::Config,
+    config: Config,
     mirror: Mirror<T>,
     changed: Arc<Notify>,
     convert: impl Fn(K) -> Option<T>,
@@ -165,11 +188,8 @@ pub async fn watch<K, T>(
     T: Clone,
 {
     let kind = api.resource_url().to_owned();
-    let mut backoff = Backoff {
-        next: Backoff::FIRST,
-        last_error: None,
-    };
-    let mut stream = std::pin::pin!(watcher::watcher(api, config));
+    let mut backoff = Backoff::default();
+    let mut stream = std::pin::pin!(watcher::watcher(api, config.watch));
     while let Some(event) = stream.next().await {
         match event {
             Ok(event) => {
@@ -178,16 +198,24 @@ pub async fn watch<K, T>(
                 }
             }
             Err(error) => {
-                if is_no_such_kind(&error) && mirror.missing() {
+                let is_absent = is_no_such_kind(&error);
+                if is_absent && mirror.missing() {
                     tracing::info!(
                         kind,
                         "the API server does not have this kind; looking again from time to time"
                     );
                     changed.notify_one();
+                } else if is_absent {
+                    tracing::debug!(kind, "the API server still does not have this kind");
                 } else {
                     tracing::warn!(kind, %error, "watch failed; trying again");
                 }
-                tokio::time::sleep(backoff.delay()).await;
+                let longest = if is_absent {
+                    config.absent_kind_poll
+                } else {
+                    Backoff::LONGEST
+                };
+                tokio::time::sleep(backoff.delay(longest)).await;
             }
         }
     }
@@ -198,5 +226,26 @@ fn is_no_such_kind(error: &watcher::Error) -> bool {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.is_not_found(),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn delays_grow_and_begin_anew_after_quiet_minutes() {
+        let mut backoff = Backoff::default();
+        let longest = Duration::from_secs(300);
+        let mut delays = Vec::new();
+        for _ in 0..11 {
+            let delay = backoff.delay(longest);
+            delays.push(delay.as_millis());
+            tokio::time::sleep(delay).await;
+        }
+        assert_eq!(delays[..4], [800, 1_600, 3_200, 6_400]);
+        assert_eq!(delays[9..], [300_000, 300_000], "a long delay is no quiet time");
+        tokio::time::sleep(Backoff::QUIET + Duration::from_secs(1)).await;
+        assert_eq!(backoff.delay(longest), Backoff::FIRST);
     }
 }

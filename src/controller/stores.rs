@@ -1,8 +1,7 @@
 //! The copies of everything that decisions rest on, and the snapshot made from them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use jiff::SignedDuration;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Node};
 use kube::{
     Api, Client, ResourceExt,
@@ -12,7 +11,7 @@ use kube::{
 };
 use tokio::{sync::Notify, task::JoinSet};
 
-use super::mirror::{Knowledge, Mirror, watch};
+use super::mirror::{self, Knowledge, Mirror, watch};
 use crate::{
     api::{UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow, labels},
     openshift::{
@@ -45,10 +44,13 @@ pub struct Stores {
 }
 
 /// One constructor for all watch configurations.
-fn watch_config(timeout: SignedDuration) -> watcher::Config {
-    let seconds = u32::try_from(timeout.as_secs()).unwrap_or(290);
-    // Whole pages are parsed before they are stripped, so small ones keep the peak low.
-    watcher::Config::default().timeout(seconds).page_size(50)
+fn watch_config(settings: &Settings) -> mirror::Config {
+    let seconds = u32::try_from(settings.watch_timeout.as_secs()).unwrap_or(290);
+    mirror::Config {
+        // Whole pages are parsed before they are stripped, so small ones keep the peak low.
+        watch: watcher::Config::default().timeout(seconds).page_size(50),
+        absent_kind_poll: Duration::try_from(settings.absent_kind_poll).unwrap_or_default(),
+    }
 }
 
 /// A stored object that does not parse must not stall the others: it is left out, and said once a change.
@@ -78,7 +80,7 @@ impl Stores {
     ) -> Self {
         let stores = Self::default();
         let namespace = &settings.namespace;
-        let config = || watch_config(settings.watch_timeout);
+        let config = || watch_config(settings);
         let c = || client.clone();
         let n = || Arc::clone(changed);
         macro_rules! ours {

@@ -149,7 +149,7 @@ fn later(t: Timestamp, d: SignedDuration) -> Timestamp {
 }
 
 /// Runs the Jobs of all namespaces until dropped.
-pub async fn run(client: Client, clock: Clock, idle: Duration, outcome: &dyn Fn(&Job) -> Outcome) {
+pub async fn run(client: Client, clock: Clock, idle: Duration, outcome: &(dyn Fn(&Job) -> Outcome + Sync)) {
     let mut changes = Vec::new();
     let store = driver::watch(
         Api::<Job>::all(client.clone()),

@@ -48,6 +48,7 @@ pub fn settings() -> Settings {
         precondition_grace: SignedDuration::from_mins(10),
         watch_timeout: Settings::WATCH_TIMEOUT,
         heartbeat: Settings::HEARTBEAT,
+        absent_kind_poll: Settings::ABSENT_KIND_POLL,
     }
 }
 
