@@ -21,6 +21,9 @@ pub mod upgrade_job_hook;
 pub mod upgrade_suspension_window;
 pub mod validation;
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
 pub use duration::GoDuration;
 pub use node_force_drain::NodeForceDrain;
 pub use upgrade_config::UpgradeConfig;
@@ -32,6 +35,18 @@ pub use upgrade_suspension_window::UpgradeSuspensionWindow;
 pub const GROUP: &str = "managedupgrade.appuio.io";
 /// The one served version.
 pub const VERSION: &str = "v1beta1";
+
+/// The CustomResourceDefinitions of all our kinds as derived, sorted by plural.
+pub fn crds() -> [CustomResourceDefinition; 6] {
+    [
+        cluster_version::ClusterVersion::crd(),
+        NodeForceDrain::crd(),
+        UpgradeConfig::crd(),
+        UpgradeJobHook::crd(),
+        UpgradeJob::crd(),
+        UpgradeSuspensionWindow::crd(),
+    ]
+}
 
 /// For `skip_serializing_if`: keeps empty values out of the resources, and their defaults out of the schema.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -6,13 +6,9 @@ use std::{
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt;
 use serde_json::{Map, Value};
 
-use crate::api::{
-    NodeForceDrain, UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
-    cluster_version::ClusterVersion,
-};
+use crate::api;
 
 /// Print the CustomResourceDefinitions as one stream of YAML.
 #[derive(Debug, Clone, clap::Args)]
@@ -93,7 +89,7 @@ pub struct File {
 
 /// One file a kind, sorted by name.
 pub fn files() -> Result<Vec<File>, Error> {
-    all()
+    api::crds()
         .into_iter()
         .map(|crd| {
             let name = format!("{}.yaml", crd.spec.names.plural);
@@ -109,18 +105,6 @@ pub fn files() -> Result<Vec<File>, Error> {
             })
         })
         .collect()
-}
-
-/// The CRDs as derived, sorted by plural.
-fn all() -> [CustomResourceDefinition; 6] {
-    [
-        ClusterVersion::crd(),
-        NodeForceDrain::crd(),
-        UpgradeConfig::crd(),
-        UpgradeJobHook::crd(),
-        UpgradeJob::crd(),
-        UpgradeSuspensionWindow::crd(),
-    ]
 }
 
 /// The CRD as shipped: what derives from the types, with what the API server wants on top.
@@ -199,6 +183,8 @@ fn drop_descriptions(schema: &mut Map<String, Value>) {
 mod tests {
     use std::collections::BTreeSet;
 
+    use kube::CustomResourceExt;
+
     use super::*;
 
     fn folder() -> PathBuf {
@@ -225,7 +211,7 @@ mod tests {
 
     #[test]
     fn every_crd_fits_into_the_annotation_of_client_side_apply() {
-        for crd in all() {
+        for crd in api::crds() {
             let manifest = manifest(&crd).unwrap();
             let json = serde_json::to_string(&manifest).unwrap();
             assert!(
@@ -264,7 +250,7 @@ mod tests {
 
     #[test]
     fn what_the_api_server_does_not_like_is_gone() {
-        let hook = manifest(&UpgradeJobHook::crd()).unwrap();
+        let hook = manifest(&api::UpgradeJobHook::crd()).unwrap();
         assert!(
             !hook.to_string().contains("uint"),
             "Kubernetes knows no unsigned formats"
@@ -294,7 +280,7 @@ mod tests {
             out: Some(out.clone()),
         })
         .unwrap();
-        assert_eq!(std::fs::read_dir(&out).unwrap().count(), all().len());
+        assert_eq!(std::fs::read_dir(&out).unwrap().count(), api::crds().len());
 
         let taken = folder.path().join("file");
         std::fs::write(&taken, "").unwrap();

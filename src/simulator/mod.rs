@@ -2,7 +2,9 @@
 //!
 //! [`openshift`] decides (pure: objects and the time in, writes out), [`prepare`] and [`driver`] talk to the API.
 
+pub mod api;
 pub mod batch;
 pub mod driver;
 pub mod openshift;
+pub mod operator;
 pub mod prepare;
