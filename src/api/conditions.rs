@@ -20,8 +20,6 @@ pub mod types {
     pub const POOLS_LEFT_PAUSED: &str = "PoolsLeftPaused";
     /// Our desiredUpdate was taken back.
     pub const INTENT_WITHDRAWN: &str = "IntentWithdrawn";
-    /// The workflow engine does not react.
-    pub const ENGINE_STALLED: &str = "EngineStalled";
     /// Whether the object can be acted upon.
     pub const VALID: &str = "Valid";
     /// Whether the next run is suspended.

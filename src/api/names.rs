@@ -15,16 +15,15 @@ pub fn hash(text: &str, n: usize) -> String {
         .collect()
 }
 
-/// `text` where it fits into `max` characters, else its beginning and 10 hex digits of its hash.
-///
-/// Assumes ASCII, which Kubernetes names and label values are.
+/// `text` where it fits into `max` bytes, else its beginning and 10 hex digits of its hash.
 pub fn fit(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
     }
     let keep = max.saturating_sub(11);
-    let head: String = text.chars().take(keep).collect();
-    format!("{}-{}", head.trim_end_matches(['-', '.', '_']), hash(text, 10))
+    let end = (0..=keep).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    let head = text.get(..end).unwrap_or_default();
+    joined(head.trim_end_matches(['-', '.', '_']), &hash(text, 10))
 }
 
 /// A valid name of at most 63 characters out of any text: lower case, `-` for what a DNS label may not have.
@@ -40,10 +39,19 @@ pub fn dns_label(text: &str) -> String {
         })
         .collect();
     let clean = clean.trim_matches('-');
-    if clean == text {
+    if clean == text && !clean.is_empty() {
         fit(clean, MAX)
     } else {
-        fit(&format!("{clean}-{}", hash(text, 5)), MAX)
+        fit(&joined(clean, &hash(text, 5)), MAX)
+    }
+}
+
+/// A name may not begin with the hyphen.
+fn joined(head: &str, hash: &str) -> String {
+    if head.is_empty() {
+        hash.to_owned()
+    } else {
+        format!("{head}-{hash}")
     }
 }
 
@@ -63,7 +71,37 @@ pub fn upgrade_job(config: &str, unix_start: i64, config_hash: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
     use super::*;
+
+    fn is_dns_label(text: &str) -> bool {
+        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        text.len() <= MAX
+            && edge(text.chars().next())
+            && edge(text.chars().next_back())
+            && text
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    }
+
+    #[rstest]
+    fn any_text_has_a_valid_name(
+        #[values("", "-", "ä", "日本語", "é-pool", "A", "a.b", "-a-", "\u{0}")] text: &str,
+    ) {
+        assert!(is_dns_label(&dns_label(text)), "{text:?}: {}", dns_label(text));
+        let long = text.repeat(100);
+        assert!(is_dns_label(&dns_label(&long)), "{}", dns_label(&long));
+    }
+
+    proptest! {
+        #[test]
+        fn names_of_any_text_are_valid_and_fit(text in "\\PC{0,90}", max in 12..80usize) {
+            prop_assert!(is_dns_label(&dns_label(&text)), "{}", dns_label(&text));
+            prop_assert!(fit(&text, max).len() <= max);
+        }
+    }
 
     #[test]
     fn long_names_fit_and_stay_apart() {

@@ -70,7 +70,6 @@ pub async fn reconcile(
 fn is_change(config: &UpgradeConfig, decision: &ConfigDecision) -> bool {
     let ConfigDecision {
         create,
-        adopted: _,
         delete_jobs,
         status,
         notices,

@@ -10,7 +10,7 @@ use crate::{
         upgrade_job::{JobPhase, StepPhase, WorkflowStatus},
     },
     engine::{Run, StopRequest, run_name},
-    plan::{Part, Plan, PlanStep, RunKind, StepAction},
+    plan::{Part, Plan, PlanStep, RunKind},
     pools::{self, Pause},
     steps, text,
 };
@@ -218,33 +218,15 @@ fn keep_pauses(draft: &mut Draft<'_>, plan: &Plan) {
     {
         return;
     }
-    let begun: Vec<usize> = plan
+    // Still to be paused: groups whose unpausing has not begun. One without a step in this plan was released in an
+    // earlier attempt.
+    let kept: Vec<usize> = plan
         .steps
         .iter()
-        .filter_map(|s| match s.action {
-            StepAction::Unpause { group }
-                if draft.step_phase(&s.name).is_some_and(|p| p != StepPhase::Pending) =>
-            {
-                Some(group)
-            }
-            _ => None,
-        })
+        .filter(|s| draft.step_phase(&s.name).is_none_or(|p| p == StepPhase::Pending))
+        .filter_map(|s| s.action.unpauses())
         .collect();
-    // A group without a step in this plan was released in an earlier attempt.
-    let known: Vec<usize> = plan
-        .steps
-        .iter()
-        .filter_map(|s| {
-            if let StepAction::Unpause { group } = s.action {
-                Some(group)
-            } else {
-                None
-            }
-        })
-        .collect();
-    let pauses = steps::pauses_due(&draft.scene(draft.now()), |g| {
-        begun.contains(&g) || !known.contains(&g)
-    });
+    let pauses = steps::pauses_due(&draft.scene(draft.now()), |g| !kept.contains(&g));
     draft.actions.extend(pauses);
 }
 
@@ -297,7 +279,7 @@ fn endings(draft: &mut Draft<'_>, plan: &Plan) {
         return draft.fail(reasons::DESIRED_UPDATE_CHANGED, problem);
     }
     for step in &plan.steps {
-        let StepAction::Unpause { group: index } = step.action else {
+        let Some(index) = step.action.unpauses() else {
             continue;
         };
         if draft.step_phase(&step.name).is_some_and(StepPhase::is_finished) {
@@ -367,11 +349,8 @@ fn is_any_paused(draft: &Draft<'_>, index: usize) -> bool {
 /// The running step that keeps a group from being unpaused, with its message.
 fn held_by(draft: &Draft<'_>, plan: &Plan, index: usize) -> String {
     let of_group = |name: &str| {
-        plan.step(name).is_some_and(|s| match &s.action {
-            StepAction::Hold { group } | StepAction::Unpause { group } => *group == index,
-            StepAction::Hook { group, .. } | StepAction::HooksJoin { group, .. } => *group == Some(index),
-            _ => false,
-        })
+        plan.step(name)
+            .is_some_and(|s| s.action.holds_back() == Some(index))
     };
     let running: Vec<_> = draft
         .status

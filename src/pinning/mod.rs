@@ -45,8 +45,6 @@ pub struct ConfigSettings {
 pub struct ConfigDecision {
     /// The job to create. Its run is recorded by the decision after the one that sees it.
     pub create: Option<UpgradeJob>,
-    /// Name of a job that was found for a run that was not recorded yet.
-    pub adopted: Option<String>,
     /// Jobs beyond the history limits, by name and UID.
     pub delete_jobs: Vec<(String, String)>,
     /// The status as it shall be.
@@ -68,7 +66,6 @@ pub fn decide(
     if config.metadata.deletion_timestamp.is_some() {
         return ConfigDecision {
             create: None,
-            adopted: None,
             delete_jobs: Vec::new(),
             status: old,
             notices: Vec::new(),

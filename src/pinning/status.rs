@@ -83,7 +83,6 @@ struct Draft<'a> {
     now: Timestamp,
     status: UpgradeConfigStatus,
     create: Option<UpgradeJob>,
-    adopted: Option<String>,
     notices: Vec<Notice>,
     wakes: Vec<Timestamp>,
 }
@@ -100,7 +99,6 @@ impl<'a> Draft<'a> {
                 ..old
             },
             create: None,
-            adopted: None,
             notices: Vec::new(),
             wakes: Vec::new(),
         }
@@ -111,7 +109,6 @@ impl<'a> Draft<'a> {
         let soon = self.now.checked_add(1.second()).unwrap_or(self.now);
         ConfigDecision {
             create: self.create,
-            adopted: self.adopted,
             delete_jobs: Vec::new(),
             status: self.status,
             notices: self.notices,
@@ -150,7 +147,7 @@ impl<'a> Draft<'a> {
         let mut missed: Vec<(Timestamp, &Block)> = Vec::new();
         for (run, how) in &walk.decided {
             match how {
-                Decided::Created(job) => self.adopted = Some(job.name_any()),
+                Decided::Created(_) => {}
                 Decided::Suspended(block) => suspended.push((*run, block)),
                 Decided::Missed(block) => missed.push((*run, block)),
             }

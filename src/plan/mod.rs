@@ -180,6 +180,34 @@ impl StepAction {
     }
 }
 
+impl StepAction {
+    /// The group of pools whose unpausing waits for this step, or is this step.
+    pub fn holds_back(&self) -> Option<usize> {
+        match self {
+            Self::Hold { group } | Self::Unpause { group } => Some(*group),
+            Self::Hook { group, .. } | Self::HooksJoin { group, .. } => *group,
+            Self::PreHealthCheck
+            | Self::PausePools
+            | Self::SetDesiredUpdate
+            | Self::AwaitControlPlane
+            | Self::AwaitPools
+            | Self::PostHealthCheck
+            | Self::FinalHealthCheck
+            | Self::AwaitGroup { .. }
+            | Self::Release => None,
+        }
+    }
+
+    /// The group of pools that this step unpauses.
+    pub fn unpauses(&self) -> Option<usize> {
+        if let Self::Unpause { group } = self {
+            Some(*group)
+        } else {
+            None
+        }
+    }
+}
+
 impl Plan {
     /// The step of this name.
     pub fn step(&self, name: &str) -> Option<&PlanStep> {
