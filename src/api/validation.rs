@@ -19,10 +19,14 @@ use super::{
     health_check::HealthChecks,
     job_config::{DelayUpgrade, JobConfig, PoolConfig},
     label_selector::{Selector, label_selector_problem},
+    upgrade_config::JobTemplateMetadata,
     upgrade_job::DesiredVersion,
     upgrade_job_hook::{TaskRef, TemplateRef},
 };
 use crate::openshift::{cluster_version, machine_config_pool::MachineConfigPool};
+
+/// So many bytes of annotations may an object have, says the API server.
+const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// Something that an object must not be acted upon with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,15 +78,14 @@ pub fn upgrade_config(
     }
     found.duration("spec.pinVersionWindow", spec.pin_version_window.as_ref());
     found.duration("spec.maxSchedulingDelay", spec.max_scheduling_delay.as_ref());
-    found.positive_duration(
+    // Times of a job have whole seconds: less than one would make a window of nothing, which the API server refuses.
+    found.duration_of_at_least(
+        SignedDuration::from_secs(1),
         "spec.maxUpgradeStartDelay",
         spec.max_upgrade_start_delay.as_ref(),
         "a job could never start; write how late it may start, for example 1h",
     );
-    found.labels(
-        "spec.jobTemplate.metadata.labels",
-        &spec.job_template.metadata.labels,
-    );
+    found.metadata("spec.jobTemplate.metadata", &spec.job_template.metadata);
     found.job_config(
         "spec.jobTemplate.spec.config",
         &spec.job_template.spec.config,
@@ -194,8 +197,16 @@ impl Found {
         }
     }
 
-    fn positive_duration(&mut self, field: &str, duration: Option<&GoDuration>, otherwise: &str) {
-        if let (Some(SignedDuration::ZERO), Some(text)) = (self.duration(field, duration), duration) {
+    fn duration_of_at_least(
+        &mut self,
+        least: SignedDuration,
+        field: &str,
+        duration: Option<&GoDuration>,
+        otherwise: &str,
+    ) {
+        if let (Some(found), Some(text)) = (self.duration(field, duration), duration)
+            && found < least
+        {
             self.add(field, format!("with {text} {otherwise}"));
         }
     }
@@ -224,30 +235,49 @@ impl Found {
         }
     }
 
-    /// Labels that the API server would refuse on the object they are copied to.
-    fn labels(&mut self, field: &str, labels: &BTreeMap<String, String>) {
+    /// Labels and annotations that the API server would refuse on the UpgradeJob that they are copied to.
+    fn metadata(&mut self, field: &str, metadata: &JobTemplateMetadata) {
+        let JobTemplateMetadata { labels, annotations } = metadata;
+        let field_of_labels = format!("{field}.labels");
         for (key, value) in labels {
-            let (prefix, name) = key
-                .rsplit_once('/')
-                .map_or((None, key.as_str()), |(p, n)| (Some(p), n));
-            if prefix.is_some_and(|p| p.is_empty() || p.contains('/'))
-                || name.is_empty()
-                || !is_label_text(name)
-            {
-                let message = format!(
-                    "{key:?} cannot be the name of a label: write for example team or example.com/team"
-                );
-                self.add(field, message);
-            }
+            self.key(&field_of_labels, key, key, "a label");
             if !is_label_text(value) {
                 self.add(
-                    field,
+                    &field_of_labels,
                     format!(
                         "{value:?} cannot be the value of label {key}: write at most 63 letters, digits, \
                          '-', '_' or '.', beginning and ending with a letter or digit"
                     ),
                 );
             }
+        }
+        let field_of_annotations = format!("{field}.annotations");
+        for key in annotations.keys() {
+            // Unlike those of labels, the prefixes of annotations may have capitals.
+            self.key(
+                &field_of_annotations,
+                key,
+                &key.to_ascii_lowercase(),
+                "an annotation",
+            );
+        }
+        let size: usize = annotations.iter().map(|(k, v)| k.len() + v.len()).sum();
+        if size > MAX_ANNOTATIONS {
+            let message =
+                format!("they have {size} bytes, and at most {MAX_ANNOTATIONS} are stored: shorten them");
+            self.add(field_of_annotations, message);
+        }
+    }
+
+    /// A key as the API server reads it (`as_read`): `name` or `prefix/name`.
+    fn key(&mut self, field: &str, key: &str, as_read: &str, what: &str) {
+        let (prefix, name) = as_read
+            .split_once('/')
+            .map_or((None, as_read), |(p, n)| (Some(p), n));
+        if name.is_empty() || !is_label_text(name) || !prefix.is_none_or(is_dns_subdomain) {
+            let message =
+                format!("{key:?} cannot be the name of {what}: write for example team or example.com/team");
+            self.add(field, message);
         }
     }
 
@@ -287,7 +317,8 @@ impl Found {
 
     fn job_config(&mut self, field: &str, config: &JobConfig, pools: &[MachineConfigPool]) {
         let timeout = format!("{field}.upgradeTimeout");
-        self.positive_duration(
+        self.duration_of_at_least(
+            SignedDuration::from_nanos(1),
             &timeout,
             config.upgrade_timeout.as_ref(),
             "every job would fail at its start; write for example 12h",
@@ -440,6 +471,19 @@ fn is_label_text(text: &str) -> bool {
         && text
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+/// Whether a text can be the prefix of a key.
+fn is_dns_subdomain(text: &str) -> bool {
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    text.len() <= 253
+        && text.split('.').all(|part| {
+            edge(part.chars().next())
+                && edge(part.chars().next_back())
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub enum CallError {
         attempt: String,
     },
     /// The API server refused, or was not reached.
-    #[error("cannot {attempt}: {source}")]
+    #[error("cannot {attempt}: {}", plain(source))]
     Kube {
         /// What was attempted, on which object.
         attempt: String,
@@ -65,6 +65,14 @@ impl CallError {
     }
 }
 
+/// The API server's own words; kube's text repeats them as a dump of the whole answer.
+fn plain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// Runs one call under the timeout. `attempt` completes the sentence "cannot …".
 pub async fn call<T>(
     attempt: impl Into<String>,
@@ -91,5 +99,25 @@ pub async fn found<T>(
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_in_the_words_of_the_api_server() {
+        let status =
+            kube::core::Status::failure("Job \"x\" is invalid: spec: too long", "Invalid").with_code(422);
+        let error = CallError::Kube {
+            attempt: "create Job x".to_owned(),
+            source: Box::new(kube::Error::Api(Box::new(status))),
+        };
+        assert_eq!(
+            error.to_string(),
+            "cannot create Job x: Job \"x\" is invalid: spec: too long"
+        );
+        assert!(error.is_invalid());
     }
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     api::{UpgradeConfig, UpgradeJob, upgrade_config::UpgradeConfigStatus},
-    pinning::{ConfigDecision, ConfigSettings, decide},
+    pinning::{ConfigDecision, ConfigSettings, decide, refused},
     world::World,
 };
 
@@ -46,7 +46,15 @@ pub async fn reconcile(
     };
     let mut decision = decide(&config, &fresh, ctx.now(), &settings);
     if let Some(job) = &decision.create {
-        fresh.jobs.push(pass.create(job).await?);
+        let created = pass.create(job).await;
+        if let Err(error) = &created
+            && error.is_invalid()
+        {
+            let refused = refused(&config, ctx.now(), &error.to_string());
+            pass.write_status(&refused.status).await?;
+            pass.tell(&refused, ctx.now()).await;
+        }
+        fresh.jobs.push(created?);
         // With the job in sight the run is recorded. A crash before this line leaves a job that is found again.
         let after = decide(&config, &fresh, ctx.now(), &settings);
         if after.create.is_some() {

@@ -96,6 +96,12 @@ pub fn decide(
     }
 }
 
+/// What to say of a config whose UpgradeJob the API server finds wrong, whatever our own checks say.
+pub fn refused(config: &UpgradeConfig, now: Timestamp, answer: &str) -> ConfigDecision {
+    let old = config.status.clone().unwrap_or_default();
+    status::View { config, old, now }.invalid(answer)
+}
+
 /// The schedule, and everything that is wrong with the config.
 fn validate(
     config: &UpgradeConfig,

@@ -14,6 +14,7 @@
 mod bad_input;
 mod crashes;
 mod failures;
+mod fuzz;
 mod harness;
 mod interventions;
 mod outages;

@@ -250,6 +250,16 @@ fn all_problems_are_said_at_once() {
 #[case("jobTemplate: {metadata: {labels: {team: a b}}, spec: {}}", None, Some(("spec.jobTemplate.metadata.labels", "\"a b\"")))]
 #[case("jobTemplate: {metadata: {labels: {a/b/c: x}}, spec: {}}", None, Some(("spec.jobTemplate.metadata.labels", "\"a/b/c\" cannot be the name")))]
 #[case("jobTemplate: {metadata: {labels: {a/: x}}, spec: {}}", None, Some(("spec.jobTemplate.metadata.labels", "\"a/\" cannot be the name")))]
+#[case::window_of_nothing("maxUpgradeStartDelay: 500ms, jobTemplate: {spec: {}}", None, Some(("spec.maxUpgradeStartDelay", "with 500ms a job could never start")))]
+#[case("jobTemplate: {metadata: {labels: {x.Example.com/team: a}}, spec: {}}", None, Some(("spec.jobTemplate.metadata.labels", "\"x.Example.com/team\" cannot be the name of a label")))]
+#[case("jobTemplate: {metadata: {labels: {-x.com/team: a}}, spec: {}}", None, Some(("spec.jobTemplate.metadata.labels", "\"-x.com/team\"")))]
+#[case("jobTemplate: {metadata: {annotations: {schlüssel: a}}, spec: {}}", None, Some(("spec.jobTemplate.metadata.annotations", "\"schlüssel\" cannot be the name of an annotation")))]
+#[case("jobTemplate: {metadata: {annotations: {a b: x}}, spec: {}}", None, Some(("spec.jobTemplate.metadata.annotations", "\"a b\"")))]
+#[case(
+    "jobTemplate: {metadata: {annotations: {X.Example.com/Team: 'any ⚡ text'}}, spec: {}}",
+    None,
+    None
+)]
 fn a_config_is_judged(
     #[case] rest: &str,
     #[case] schedule_problem: Option<&str>,
@@ -272,6 +282,18 @@ fn a_label_value_has_at_most_63_characters() {
         upgrade_config(&config, &[], None).len()
     };
     assert_eq!((with(63), with(64)), (0, 1));
+}
+
+#[test]
+fn annotations_have_a_limit_in_all() {
+    let with = |length: usize| {
+        let value = "x".repeat(length);
+        let config = config(&format!(
+            "jobTemplate: {{metadata: {{annotations: {{note: {value}}}}}, spec: {{}}}}"
+        ));
+        upgrade_config(&config, &[], None).len()
+    };
+    assert_eq!((with(256 * 1024 - 4), with(256 * 1024 - 3)), (0, 1));
 }
 
 const CONTAINER: &str = "restartPolicy: Never, containers: [{name: a, image: b}]";

@@ -86,3 +86,23 @@ fn a_config_that_is_deleted_is_left_alone() {
         (None, UpgradeConfigStatus::default(), None)
     );
 }
+
+#[test]
+fn a_job_that_the_api_server_refuses_is_said_once_and_its_run_stays_open() {
+    let mut config = config();
+    let first = refused(
+        &config,
+        at(PIN),
+        "cannot create UpgradeJob x: metadata.labels: too long",
+    );
+    assert_eq!(condition(&first, types::VALID), ("False", "Invalid"));
+    assert!(message(&first, types::VALID).contains("metadata.labels"));
+    assert_eq!((first.notices.len(), last(&first)), (1, None));
+    config.status = Some(first.status.clone());
+    let again = refused(
+        &config,
+        at(PIN),
+        "cannot create UpgradeJob x: metadata.labels: too long",
+    );
+    assert_eq!((again.notices.len(), again.status), (0, first.status));
+}
