@@ -140,6 +140,8 @@ pub struct Bench {
     /// Every action that was carried out.
     pub acted: Vec<Action>,
     pub reasons: Vec<String>,
+    /// How Jobs of hooks end, at once; `None`: they run until told.
+    pub hooks_end: Option<&'static str>,
 }
 
 impl Bench {
@@ -163,7 +165,56 @@ impl Bench {
             workflow: None,
             acted: vec![],
             reasons: vec![],
+            hooks_end: None,
         }
+    }
+
+    /// Has set desiredUpdate, and waits for the cluster-version operator.
+    pub fn asked(mut self) -> Self {
+        self.settle_at(10);
+        assert_eq!(self.desired().as_deref(), Some(NEW), "{}", self.message());
+        self
+    }
+
+    /// The same, and the release is accepted: the upgrade is under way.
+    pub fn accepted(mut self) -> Self {
+        self = self.asked();
+        self.accept();
+        self.settle_at(20);
+        self
+    }
+
+    /// The same, and all is done but what waits for held or foreign pools.
+    pub fn completed(mut self) -> Self {
+        self = self.accepted();
+        self.complete();
+        self.settle_at(120);
+        self
+    }
+
+    /// `Event:EVENT_reason` of all Jobs of hooks, in the order of their creation.
+    pub fn hooks_run(&self) -> Vec<String> {
+        let of = |job: &k8s_openapi::api::batch::v1::Job, name: &str| {
+            let pod = job.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+            let all = pod.containers[0].env.as_ref().unwrap();
+            let value = all.iter().find(|e| e.name == name).unwrap().value.clone();
+            value.unwrap().trim_matches('"').to_owned()
+        };
+        let jobs = self.world.hook_jobs.iter();
+        jobs.map(|j| format!("{}:{}", of(j, "EVENT_name"), of(j, "EVENT_reason")))
+            .collect()
+    }
+
+    /// Pools that are paused, by whomever.
+    pub fn paused(&self) -> Vec<&str> {
+        let pools = self.world.pools.iter().filter(|p| p.spec.paused);
+        pools.filter_map(|p| p.metadata.name.as_deref()).collect()
+    }
+
+    /// Someone else sets desiredUpdate.
+    pub fn ask_for(&mut self, version: &str) {
+        self.world.cluster_version.as_mut().unwrap().spec.desired_update =
+            Some(object(json!({"version": version, "image": image(version)})));
     }
 
     pub fn job(&self) -> &UpgradeJob {
@@ -319,7 +370,12 @@ impl Bench {
                 pool.spec.paused = false;
                 pool.metadata.annotations = None;
             }
-            Action::CreateHookJob(job) => self.world.hook_jobs.push((**job).clone()),
+            Action::CreateHookJob(job) => {
+                self.world.hook_jobs.push((**job).clone());
+                if let Some(type_) = self.hooks_end {
+                    self.end_hook_jobs(type_);
+                }
+            }
             Action::ReleaseHookJob { name } => {
                 let job = self
                     .world
@@ -392,9 +448,10 @@ impl Bench {
         }
     }
 
-    /// Every hook Job that exists ends so.
+    /// Every hook Job that runs ends so.
     pub fn end_hook_jobs(&mut self, type_: &str) {
-        for job in &mut self.world.hook_jobs {
+        let running = |j: &&mut k8s_openapi::api::batch::v1::Job| j.status.is_none();
+        for job in self.world.hook_jobs.iter_mut().filter(running) {
             job.status = Some(object(json!({"conditions": [
                 {"type": type_, "status": "True", "message": "told to"}]})));
         }

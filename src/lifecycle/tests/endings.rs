@@ -15,12 +15,12 @@ use crate::{
     steps::Action,
 };
 
-/// A job that has set desiredUpdate and waits for the cluster-version operator.
 fn asked(patch: serde_json::Value) -> Bench {
-    let mut bench = Bench::new(job("j", patch));
-    bench.settle_at(10);
-    assert_eq!(bench.desired().as_deref(), Some(NEW), "{}", bench.message());
-    bench
+    Bench::new(job("j", patch)).asked()
+}
+
+fn accepted(patch: serde_json::Value) -> Bench {
+    Bench::new(job("j", patch)).accepted()
 }
 
 fn assert_ended(bench: &Bench, reason: &str) {
@@ -190,9 +190,7 @@ fn what_was_there_before_is_put_back_only_if_it_changes_nothing(
 
 #[test]
 fn someone_changes_the_target() {
-    let mut bench = asked(json!({}));
-    bench.accept();
-    bench.settle_at(20);
+    let mut bench = accepted(json!({}));
     bench.world.cluster_version.as_mut().unwrap().spec.desired_update =
         Some(serde_json::from_value(json!({"version": "4.18.6", "image": "other"})).unwrap());
     bench.settle_at(30);
@@ -202,9 +200,7 @@ fn someone_changes_the_target() {
 
 #[test]
 fn desired_update_cleared_after_acceptance_goes_on() {
-    let mut bench = asked(json!({}));
-    bench.accept();
-    bench.settle_at(20);
+    let mut bench = accepted(json!({}));
     bench.world.cluster_version.as_mut().unwrap().spec.desired_update = None;
     bench.settle_at(30);
     bench.complete();
@@ -219,9 +215,7 @@ fn desired_update_cleared_after_acceptance_goes_on() {
 
 #[test]
 fn a_timeout_in_mid_upgrade_leaves_pending_pools_paused() {
-    let mut bench = asked(held());
-    bench.accept();
-    bench.settle_at(20);
+    let mut bench = accepted(held());
     bench.settle_at(12 * 3600 - 1);
     // The hold's own limit comes first.
     assert_ended(&bench, "UnpausingPoolsExpired");
@@ -248,9 +242,7 @@ fn a_timeout_in_mid_upgrade_leaves_pending_pools_paused() {
 
 #[test]
 fn the_upgrade_timeout_names_the_step() {
-    let mut bench = asked(json!({"spec": {"config": {"upgradeTimeout": "2h"}}}));
-    bench.accept();
-    bench.settle_at(20);
+    let mut bench = accepted(json!({"spec": {"config": {"upgradeTimeout": "2h"}}}));
     bench.settle_at(7199);
     assert_eq!(bench.is_true("Failed"), None);
     bench.settle_at(7200);
@@ -266,9 +258,7 @@ fn the_upgrade_timeout_names_the_step() {
 
 #[test]
 fn done_beats_failed_at_the_deadline() {
-    let mut bench = asked(json!({"spec": {"config": {"upgradeTimeout": "2h"}}}));
-    bench.accept();
-    bench.settle_at(20);
+    let mut bench = accepted(json!({"spec": {"config": {"upgradeTimeout": "2h"}}}));
     bench.complete();
     // Nobody could look until the deadline was over; the last steps are only still to be recorded.
     bench.settle_at(7300);
@@ -282,11 +272,7 @@ fn done_beats_failed_at_the_deadline() {
 
 #[test]
 fn an_unpause_that_comes_too_late_does_not_happen() {
-    let mut bench = asked(held());
-    bench.accept();
-    bench.settle_at(20);
-    bench.complete();
-    bench.settle_at(100);
+    let mut bench = Bench::new(job("j", held())).completed();
     // The hold is over in the engine, then nobody looks until delayMax has passed.
     bench.now = 1800;
     while bench.step("hold-night").is_some_and(|s| !s.phase.is_finished()) {
@@ -380,9 +366,7 @@ fn a_later_job_takes_over_what_an_ended_one_left_paused() {
 #[test]
 fn pools_are_paused_on_failure_where_asked_for() {
     let patch = json!({"spec": {"config": {"upgradeTimeout": "1h", "pauseMachineConfigPoolsOnFailure": {"enabled": true}}}});
-    let mut bench = asked(patch);
-    bench.accept();
-    bench.settle_at(20);
+    let mut bench = accepted(patch);
     bench.settle_at(3600);
     assert_ended(&bench, "TimedOut");
     assert!(
@@ -493,9 +477,7 @@ fn deletion_before_acceptance_gives_everything_back_and_runs_no_hook() {
 
 #[test]
 fn deletion_in_mid_upgrade_leaves_the_upgrade_and_pending_pools_alone() {
-    let mut bench = asked(held());
-    bench.accept();
-    bench.settle_at(20);
+    let mut bench = accepted(held());
     delete(&mut bench, 30);
     assert_eq!(bench.desired().as_deref(), Some(NEW));
     assert!(bench.world.pool("night").unwrap().spec.paused);

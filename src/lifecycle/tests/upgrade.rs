@@ -16,13 +16,7 @@ use crate::{
 
 /// Through the whole plan with the night pool held until minute 30.
 fn to_hold() -> Bench {
-    let mut bench = Bench::new(job("j", held()));
-    bench.settle_at(10);
-    bench.accept();
-    bench.settle_at(60);
-    bench.complete();
-    bench.settle_at(120);
-    bench
+    Bench::new(job("j", held())).completed()
 }
 
 #[test]
@@ -86,12 +80,7 @@ fn a_whole_upgrade_with_a_held_pool() {
 #[test]
 fn the_same_upgrade_without_any_workflow() {
     let mut with = to_hold();
-    let mut without = Bench::new(job("j", held())).embedded();
-    without.settle_at(10);
-    without.accept();
-    without.settle_at(60);
-    without.complete();
-    without.settle_at(120);
+    let mut without = Bench::new(job("j", held())).embedded().completed();
     for bench in [&mut with, &mut without] {
         bench.settle_at(1800);
         bench.roll("night");
@@ -356,10 +345,7 @@ fn a_broken_canary_stops_the_held_pools() {
 
 #[test]
 fn a_pool_with_nothing_pending_is_not_held() {
-    let mut bench = Bench::new(job("j", held()));
-    bench.settle_at(10);
-    bench.accept();
-    bench.settle_at(60);
+    let mut bench = Bench::new(job("j", held())).accepted();
     bench.complete();
     bench.pool_mut("night").status.as_mut().unwrap().machine_count = 0;
     bench.settle_at(120);
@@ -387,11 +373,7 @@ fn a_pool_that_appears_later_is_paused_too() {
 fn a_foreign_pause_is_left_alone_and_the_job_waits_at_its_end() {
     let mut bench = Bench::new(job("j", json!({})));
     bench.pool_mut("worker").spec.paused = true;
-    bench.settle_at(10);
-    bench.accept();
-    bench.settle_at(60);
-    bench.complete();
-    bench.settle_at(120);
+    let mut bench = bench.completed();
     assert_eq!(bench.is_true("Paused").as_deref(), Some("ForeignPause"));
     assert!(bench.world.pool("worker").unwrap().spec.paused);
     bench.pool_mut("worker").spec.paused = false;
@@ -431,11 +413,7 @@ fn a_delay_that_is_taken_out_in_mid_run_gives_the_pool_back() {
 fn a_workflow_that_vanishes_after_its_last_step_does_not_matter() {
     let mut bench = Bench::new(job("j", json!({})));
     bench.pool_mut("worker").spec.paused = true;
-    bench.settle_at(10);
-    bench.accept();
-    bench.settle_at(60);
-    bench.complete();
-    bench.settle_at(120);
+    let mut bench = bench.completed();
     bench.workflow = None;
     bench.settle_at(130);
     bench.pool_mut("worker").spec.paused = false;
