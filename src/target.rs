@@ -87,6 +87,15 @@ pub fn asks_for(update: &Update, entry: &History) -> bool {
         && (update.image.is_empty() || entry.image.is_empty() || update.image == entry.image)
 }
 
+/// For people: `desiredUpdate` is no longer what we set.
+pub fn changed_by_someone(ours: &Target, desired: &Update) -> String {
+    format!(
+        "someone changed spec.desiredUpdate of the ClusterVersion from {} to {}",
+        ours.version,
+        desired.asked_for()
+    )
+}
+
 /// Why a cluster cannot be started on: an update that is not ours is under way. `None` if it stands still.
 ///
 /// Rule: design 5, "never start on a moving cluster".

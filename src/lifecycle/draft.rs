@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{Decision, Input, Notice, mirror};
 use crate::{
     api::{
-        conditions::{self, types},
+        conditions::{self, reasons, types},
         upgrade_job::{DesiredVersion, JobPhase, StepPhase, StepStatus, UpgradeJobStatus},
     },
     engine::Report,
@@ -90,6 +90,19 @@ impl<'a> Draft<'a> {
             generation,
             self.input.now,
         )
+    }
+
+    /// Says whether the job can be acted upon; returns what is wrong.
+    pub fn judge(&mut self, problems: &[String]) -> Option<String> {
+        if problems.is_empty() {
+            self.condition(types::VALID, true, reasons::VALID, "");
+            return None;
+        }
+        let message = problems.join("; ");
+        if self.condition(types::VALID, false, reasons::INVALID, message.clone()) {
+            self.notice(true, reasons::INVALID, message.clone());
+        }
+        Some(message)
     }
 
     /// Sets the job's message, whatever its steps say.
@@ -183,8 +196,8 @@ impl<'a> Draft<'a> {
         }
         self.actions.extend(actions);
         self.status.hook_tracker.extend(tracked);
-        for warning in warnings {
-            self.notice(true, "Hook", warning);
+        for (reason, warning) in warnings {
+            self.notice(true, reason, warning);
         }
         verdict
     }

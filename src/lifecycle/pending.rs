@@ -14,6 +14,7 @@ use crate::{
         validation,
     },
     engine::run_name,
+    openshift,
     plan::{Plan, RunKind, build},
     schedule::suspension,
     steps::Action,
@@ -116,27 +117,36 @@ fn check_valid(draft: &mut Draft<'_>) -> Option<Obstacle> {
         .iter()
         .map(ToString::to_string)
         .collect();
-    if let (Some(_), Some(cluster)) = (
+    let mut unknown = None;
+    if let (Some(desired), Some(cluster)) = (
         &draft.input.job.spec.desired_version,
         &draft.input.world.cluster_version,
     ) && problems.is_empty()
         && Target::of(draft.input.job, cluster).is_none()
     {
-        problems.push(
-            "spec.desiredVersion: version and image cannot be completed from availableUpdates, conditionalUpdates or the \
-             history of the ClusterVersion; give both"
-                .to_owned(),
-        );
+        // Unknown is not none: only a list that is true can say that there is no such release.
+        if openshift::is_true(cluster.conditions(), "RetrievedUpdates") && cluster.is_observed() {
+            problems.push(
+                "spec.desiredVersion: version and image cannot be completed from availableUpdates, conditionalUpdates or \
+                 the history of the ClusterVersion; give both"
+                    .to_owned(),
+            );
+        } else {
+            let wanted = desired.version.as_ref().or(desired.image.as_ref());
+            unknown = Some(Obstacle::new(
+                reasons::UPDATES_UNKNOWN,
+                format!(
+                    "the cluster does not know its updates, so {} cannot be completed to version and image: {}",
+                    wanted.map_or("desiredVersion", String::as_str),
+                    cluster.message_of("RetrievedUpdates")
+                ),
+            ));
+        }
     }
-    if problems.is_empty() {
-        draft.condition(types::VALID, true, reasons::VALID, "");
-        return None;
+    match draft.judge(&problems) {
+        Some(message) => Some(Obstacle::new(reasons::INVALID, message)),
+        None => unknown,
     }
-    let message = problems.join("; ");
-    if draft.condition(types::VALID, false, reasons::INVALID, message.clone()) {
-        draft.notice(true, reasons::INVALID, message.clone());
-    }
-    Some(Obstacle::new(reasons::INVALID, message))
 }
 
 /// Runs the hooks of Create; what is still running is an obstacle to the start.
@@ -286,14 +296,18 @@ fn subject(metadata: &ObjectMeta) -> suspension::Subject<'_> {
     }
 }
 
+/// The config that made the job: by our label, or (jobs of the peer have none) by its owner reference.
 fn config_of<'a>(draft: &Draft<'a>) -> Option<&'a UpgradeConfig> {
-    let label = draft.input.job.labels().get(labels::UPGRADE_CONFIG)?;
-    draft
-        .input
-        .world
-        .configs
-        .iter()
-        .find(|c| crate::api::names::label_value(&c.name_any()) == *label)
+    let job = draft.input.job;
+    let label = job.labels().get(labels::UPGRADE_CONFIG);
+    let made = |config: &&UpgradeConfig| {
+        label == Some(&crate::api::names::label_value(&config.name_any()))
+            || job
+                .owner_references()
+                .iter()
+                .any(|o| Some(&o.uid) == config.metadata.uid.as_ref())
+    };
+    draft.input.world.configs.iter().find(made)
 }
 
 /// The schedule was edited after the pin, and this instant is no run any more.

@@ -8,11 +8,14 @@ use crate::{
         conditions::{reasons, types},
         duration,
         upgrade_job::{JobPhase, StepPhase, WorkflowStatus},
+        validation,
     },
     engine::{Run, StopRequest, run_name},
     plan::{Part, Plan, PlanStep, RunKind},
     pools::{self, Pause},
-    steps, text,
+    steps,
+    target::changed_by_someone,
+    text,
 };
 
 /// How often a workflow that vanished is rendered again.
@@ -42,6 +45,12 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
             );
         }
     }
+    // Delays and timeouts may be edited meanwhile: what is wrong with them is said, and the upgrade goes on.
+    let problems: Vec<String> = validation::upgrade_job(draft.input.job, &draft.input.world.pools)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    draft.judge(&problems);
     claim_hooks(draft);
     match draft.input.run {
         RunState::Absent => absent(draft, &plan),
@@ -333,11 +342,7 @@ fn changed_target(draft: &Draft<'_>) -> Option<String> {
     if target.is_asked_by(desired) {
         return None;
     }
-    let what = desired.asked_for();
-    Some(format!(
-        "someone changed spec.desiredUpdate of the ClusterVersion from {} to {what}",
-        target.version
-    ))
+    Some(changed_by_someone(&target, desired))
 }
 
 fn is_any_paused(draft: &Draft<'_>, index: usize) -> bool {

@@ -8,7 +8,7 @@ use super::{Scene, Tick, progress};
 use crate::{
     api::conditions::reasons,
     openshift::{self, cluster_version::ClusterVersion},
-    target::Target,
+    target::{Target, changed_by_someone},
     text,
 };
 
@@ -26,16 +26,12 @@ pub(super) fn tick(scene: &Scene<'_>) -> Tick {
     match &cluster.spec.desired_update {
         Some(desired) if target.is_asked_by(desired) => {}
         Some(desired) => {
-            let what = desired.asked_for();
             return Tick::failed(
                 reasons::DESIRED_UPDATE_CHANGED,
-                format!(
-                    "someone changed spec.desiredUpdate of the ClusterVersion from {} to {what}",
-                    target.version
-                ),
+                changed_by_someone(&target, desired),
             );
         }
-        None if accepted => {}
+        None if accepted => return goes_on_without_us(scene, cluster),
         None => {
             return Tick::failed(
                 reasons::DESIRED_UPDATE_CHANGED,
@@ -51,6 +47,21 @@ pub(super) fn tick(scene: &Scene<'_>) -> Tick {
     } else {
         awaiting_acceptance(scene, cluster, &target)
     }
+}
+
+/// What was accepted is installed, whoever removes `desiredUpdate` then: that is said, once as an Event, and gone on with.
+fn goes_on_without_us(scene: &Scene<'_>, cluster: &ClusterVersion) -> Tick {
+    const CLEARED: &str = "someone removed spec.desiredUpdate from the ClusterVersion; the upgrade was accepted before and goes on";
+    let said = scene
+        .step("await-control-plane")
+        .and_then(|s| s.message.as_deref())
+        .is_some_and(|m| m.ends_with(CLEARED));
+    let mut tick = Tick::wait(format!("{}; {CLEARED}", progress::control_plane(cluster)));
+    if !said {
+        tick.warnings
+            .push((reasons::DESIRED_UPDATE_CHANGED, CLEARED.to_owned()));
+    }
+    tick
 }
 
 /// Whether the target is installed and the cluster-version operator has come to rest.

@@ -88,7 +88,7 @@ fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Op
     Tick {
         actions,
         tracked: problems,
-        warnings,
+        warnings: warnings.into_iter().map(|w| ("Hook", w)).collect(),
         verdict,
     }
 }

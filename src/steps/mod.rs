@@ -54,8 +54,8 @@ pub struct Tick {
     pub actions: Vec<Action>,
     /// Hooks that cannot be run at all, for `status.hookTracker`.
     pub tracked: Vec<HookTracker>,
-    /// What people should know besides.
-    pub warnings: Vec<String>,
+    /// What people should know besides: the reason of the Event, and its text.
+    pub warnings: Vec<(&'static str, String)>,
     /// Where the step stands.
     pub verdict: Verdict,
 }

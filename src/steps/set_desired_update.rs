@@ -42,6 +42,17 @@ pub(super) fn tick(scene: &Scene<'_>) -> Tick {
             target.version
         ));
     }
+    if is_recorded(scene, &target)
+        && let Some(desired) = &cluster.spec.desired_update
+        && !target.is_asked_by(desired)
+        && !target::asks_for(desired, newest)
+    {
+        // Between our write and this look: never fight.
+        return Tick::failed(
+            reasons::DESIRED_UPDATE_CHANGED,
+            target::changed_by_someone(&target, desired),
+        );
+    }
     if let Some(moving) = target::movement(cluster, Some(&target)) {
         return wait_or_fail(scene, &moving, reasons::PRE_HEALTH_CHECK_FAILED);
     }
@@ -94,11 +105,8 @@ fn not_offered(scene: &Scene<'_>, cluster: &ClusterVersion, target: Option<&Targ
         );
         return wait_or_fail(scene, &why, reasons::UPGRADE_CONDITIONAL);
     }
-    let known = cluster
-        .status
-        .as_ref()
-        .is_some_and(|s| s.available_updates.is_some());
-    if !openshift::is_true(cluster.conditions(), "RetrievedUpdates") || !known {
+    // An empty list is null on the wire, so it is the condition that says whether the list is true.
+    if !openshift::is_true(cluster.conditions(), "RetrievedUpdates") || !cluster.is_observed() {
         let text = cluster.message_of("RetrievedUpdates");
         let why = format!(
             "the update service does not answer, so nobody knows whether {wanted} is still offered: {text}"

@@ -2,4 +2,7 @@
 
 mod bench;
 mod endings;
+mod fixtures;
+mod in_every_step;
+mod table;
 mod upgrade;

@@ -3,14 +3,16 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::bench::{Bench, NEW, OLD, at, held, hook, image, job};
+use super::{
+    bench::Bench,
+    fixtures::{NEW, OLD, at, held, hook, image, job},
+};
 use crate::{
     api::{
-        annotations, labels,
+        annotations,
         upgrade_job::{JobPhase, StepPhase},
     },
     engine::NodePhase,
-    lifecycle::EngineState,
     steps::Action,
 };
 
@@ -229,62 +231,6 @@ fn a_job_in_another_namespace_keeps_its_lock() {
     );
     bench.settle_at(10);
     assert!(!bench.acted.contains(&Action::TakeLock));
-}
-
-#[test]
-fn a_missing_engine_is_said_and_is_the_cause_of_expiry() {
-    let mut bench = Bench::new(job("j", json!({})));
-    bench.engine = EngineState::Missing("no workflow engine is installed".into());
-    bench.settle_at(10);
-    assert!(bench.acted.is_empty());
-    assert!(bench.message().contains("no workflow engine is installed"));
-    bench.settle_at(3600);
-    assert_eq!(bench.is_true("Expired").as_deref(), Some("EngineMissing"));
-}
-
-#[test]
-fn nobody_was_there_in_the_window() {
-    let mut bench = Bench::new(job("j", json!({})));
-    bench.settle_at(3600);
-    assert_eq!(bench.is_true("Expired").as_deref(), Some("OperatorDown"));
-    assert_eq!(bench.status().phase, Some(JobPhase::Skipped));
-}
-
-fn config(suspend: bool, cron: &str) -> crate::api::UpgradeConfig {
-    serde_json::from_value(json!({
-        "metadata": {"name": "c", "namespace": "ns"},
-        "spec": {"schedule": {"cron": cron, "suspend": suspend}, "jobTemplate": {"spec": {"config": {}}}},
-    }))
-    .unwrap()
-}
-
-#[rstest]
-#[case::suspended(config(true, "* * * * *"), "suspended")]
-#[case::rescheduled(config(false, "17 3 1 1 *"), "Rescheduled")]
-fn a_job_whose_config_no_longer_wants_it_is_skipped(
-    #[case] config: crate::api::UpgradeConfig,
-    #[case] text: &str,
-) {
-    let mut bench = Bench::new(job(
-        "j",
-        json!({"metadata": {"labels": {labels::UPGRADE_CONFIG: "c"}}}),
-    ));
-    bench.world.configs.push(config);
-    bench.settle_at(10);
-    assert_eq!(bench.is_true("Succeeded").as_deref(), Some("Skipped"));
-    assert!(bench.message().contains(text), "{}", bench.message());
-    assert!(bench.acted.is_empty());
-}
-
-#[test]
-fn a_newer_version_on_the_cluster_supersedes_the_job() {
-    let mut bench = Bench::new(job(
-        "j",
-        json!({"spec": {"desiredVersion": {"version": "4.18.2", "image": "x"}}}),
-    ));
-    bench.settle_at(10);
-    assert_eq!(bench.is_true("Succeeded").as_deref(), Some("Skipped"));
-    assert!(bench.message().contains(OLD), "{}", bench.message());
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl Numbers {
 /// The `n`th object: of which kind, and as it is sent.
 pub fn object(numbers: &mut Numbers, n: usize) -> (Kind, Value) {
     // Two thirds are of the kinds that are acted upon most.
-    let kind = KINDS[if n % 3 == 0 {
+    let kind = KINDS[if n.is_multiple_of(3) {
         n / 3 % KINDS.len()
     } else {
         n % 3 - 1 + n / 3 % 2
