@@ -66,12 +66,18 @@ pub struct UpgradeSuspensionWindowStatus {
     /// Generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// UpgradeConfigs that `configSelector` matches, sorted.
+    /// UpgradeConfigs that `configSelector` matches, sorted; at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matching_configs: Vec<MatchingObject>,
-    /// UpgradeJobs that `jobSelector` matches, sorted.
+    /// How many more UpgradeConfigs it matches.
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
+    pub more_matching_configs: i64,
+    /// UpgradeJobs that `jobSelector` matches, sorted; at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matching_jobs: Vec<MatchingObject>,
+    /// How many more UpgradeJobs it matches.
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
+    pub more_matching_jobs: i64,
     /// Condition `Valid`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

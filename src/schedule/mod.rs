@@ -5,6 +5,7 @@
 //! - [`time_zone`]: zones, and which instant a wall-clock time is
 //! - [`occurrences`]: the three together, a [`Schedule`]
 //! - [`suspension`]: the windows without upgrades
+//! - [`window_status`]: what such a window says of itself
 //! - [`forecast`]: what will become of a coming run, and why
 //! - [`version`]: which of the offered versions
 
@@ -15,6 +16,7 @@ pub mod occurrences;
 pub mod suspension;
 pub mod time_zone;
 pub mod version;
+pub mod window_status;
 
 #[cfg(test)]
 mod reference;

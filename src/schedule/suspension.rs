@@ -69,10 +69,7 @@ fn longest<'w>(
         .iter()
         .filter(|window| {
             let spec = &window.spec;
-            spec.start.0 <= t
-                && t < spec.end.0
-                && same_namespace(window.metadata.namespace.as_deref(), subject.namespace)
-                && selector(window).is_some_and(|s| label_selector_matches(s, subject.labels))
+            spec.start.0 <= t && t < spec.end.0 && is_matched(window, selector(window), subject)
         })
         .min_by(|a, b| {
             b.spec
@@ -81,6 +78,16 @@ fn longest<'w>(
                 .cmp(&a.spec.end.0)
                 .then_with(|| a.metadata.name.cmp(&b.metadata.name))
         })
+}
+
+/// Whether one of the window's selectors matches, at whatever time. An absent one matches nothing.
+pub(super) fn is_matched(
+    window: &UpgradeSuspensionWindow,
+    selector: Option<&LabelSelector>,
+    subject: Subject<'_>,
+) -> bool {
+    same_namespace(window.metadata.namespace.as_deref(), subject.namespace)
+        && selector.is_some_and(|s| label_selector_matches(s, subject.labels))
 }
 
 fn same_namespace(a: Option<&str>, b: Option<&str>) -> bool {
