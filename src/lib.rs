@@ -15,6 +15,7 @@ pub mod hooks;
 pub mod http;
 pub mod lifecycle;
 pub mod openshift;
+pub mod overlay;
 pub mod pinning;
 pub mod plan;
 pub mod pools;

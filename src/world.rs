@@ -6,10 +6,15 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
 use crate::{
-    api::{UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow},
+    api::{
+        UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
+        cluster_version::ClusterVersion as ManagedClusterVersion,
+    },
     openshift::{
-        cluster_operator::ClusterOperator, cluster_version::ClusterVersion,
-        machine_config_pool::MachineConfigPool, node::NodeView,
+        cluster_operator::ClusterOperator,
+        cluster_version::{self, ClusterVersion},
+        machine_config_pool::MachineConfigPool,
+        node::NodeView,
     },
 };
 
@@ -26,6 +31,8 @@ pub struct World {
     pub rendered: BTreeMap<String, String>,
     /// Nodes.
     pub nodes: Vec<NodeView>,
+    /// ClusterVersions of our own kind, of our namespace; only the one named `version` counts.
+    pub managed_versions: Vec<ManagedClusterVersion>,
     /// UpgradeConfigs of our namespace.
     pub configs: Vec<UpgradeConfig>,
     /// UpgradeJobs of our namespace.
@@ -46,6 +53,13 @@ impl World {
     /// The job of this name.
     pub fn job(&self, name: &str) -> Option<&UpgradeJob> {
         self.jobs.iter().find(|j| j.name_any() == name)
+    }
+
+    /// The ClusterVersion of our own kind that counts.
+    pub fn managed_version(&self) -> Option<&ManagedClusterVersion> {
+        self.managed_versions
+            .iter()
+            .find(|v| v.name_any() == cluster_version::NAME)
     }
 
     /// The pool of this name.

@@ -21,6 +21,11 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Channel", type_ = "string", json_path = ".status.current.channel"),
     printcolumn(name = "Overlay", type_ = "string", json_path = ".status.overlayApplied"),
     printcolumn(
+        name = "Applied",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Applied\")].reason"
+    ),
+    printcolumn(
         name = "Valid",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Valid\")].status"
@@ -84,17 +89,17 @@ pub struct ClusterVersionStatus {
     /// Generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The spec that is applied.
+    /// The spec that the cluster has, without `desiredUpdate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "upstream_spec")]
     pub current: Option<UpstreamSpec>,
-    /// What each overlay will make of the base.
+    /// What each overlay makes of the base, by `from`; at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlays: Vec<OverlayPreview>,
-    /// `from` of the overlay that is applied.
+    /// `from` of the overlay that is applied; absent where the base is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlay_applied: Option<Time>,
-    /// Condition `Valid`.
+    /// Conditions `Valid` and `Applied`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -28,6 +28,10 @@ pub mod types {
     pub const SCHEDULED: &str = "Scheduled";
     /// Whether the newest run that was due made no job though nothing suspended it.
     pub const RUN_MISSED: &str = "RunMissed";
+    /// Whether the cluster's ClusterVersion has the spec that ours says.
+    pub const APPLIED: &str = "Applied";
+    /// Whether the channel changes between the choice of a version and its run.
+    pub const CHANNEL_CHANGE_AHEAD: &str = "ChannelChangeAhead";
 }
 
 /// Condition reasons. The first block is the peer's.
@@ -81,6 +85,22 @@ pub mod reasons {
     pub const NOT_CREATED_IN_TIME: &str = "NotCreatedInTime";
     /// The UpgradeJob of a run was created.
     pub const JOB_CREATED: &str = "JobCreated";
+    /// The cluster's ClusterVersion has the spec that ours says.
+    pub const APPLIED: &str = "Applied";
+    /// A job's control plane is being updated, so nothing is changed.
+    pub const HELD: &str = "Held";
+    /// The API server refuses what ours says.
+    pub const REFUSED: &str = "Refused";
+    /// Only the object named `version` counts.
+    pub const NOT_SERVED: &str = "NotServed";
+    /// The cluster has no ClusterVersion.
+    pub const CLUSTER_VERSION_MISSING: &str = "ClusterVersionMissing";
+    /// Somebody else's change of the cluster's ClusterVersion was undone.
+    pub const SET_BACK: &str = "SetBack";
+    /// An overlay changes the channel.
+    pub const OVERLAY_DUE: &str = "OverlayDue";
+    /// No overlay changes the channel in this time.
+    pub const NO_CHANNEL_CHANGE: &str = "NoChannelChange";
 }
 
 /// `True` or `False` as conditions spell them.

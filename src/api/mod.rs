@@ -67,6 +67,8 @@ pub mod annotations {
     pub const UPGRADE_JOB_UID: &str = "managedupgrade.appuio.io/upgrade-job-uid";
     /// On a MachineConfigPool: why we paused it, `delay` or `failure`.
     pub const PAUSE_REASON: &str = "managedupgrade.appuio.io/pause-reason";
+    /// On the ClusterVersion: when we last changed its channel or its update service.
+    pub const CHANNEL_CHANGED_AT: &str = "managedupgrade.appuio.io/channel-changed-at";
     /// On an UpgradeJob: why it has this version, or none.
     pub const VERSION_CHOICE: &str = "managedupgrade.appuio.io/version-choice";
 }

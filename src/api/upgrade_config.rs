@@ -230,7 +230,7 @@ pub struct UpgradeConfigStatus {
     /// The next ten runs.
     #[serde(default)]
     pub next_possible_schedules: Vec<NextPossibleSchedule>,
-    /// Conditions `Valid`, `Suspended`, `Scheduled`.
+    /// Conditions `Valid`, `Suspended`, `Scheduled`, `RunMissed`, `ChannelChangeAhead`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

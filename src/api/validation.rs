@@ -142,6 +142,17 @@ pub fn cluster_version(version: &ClusterVersion) -> Vec<Problem> {
             ),
         );
     }
+    let template = &version.spec.template.spec;
+    if template
+        .iter()
+        .all(|(field, value)| field == "desiredUpdate" || value.is_null())
+    {
+        found.add(
+            "spec.template.spec",
+            "it is empty, and would take channel, overrides and all else from the ClusterVersion: write what the \
+             cluster is to have, for example the channel",
+        );
+    }
     let overlays = &version.spec.overlays;
     for (index, overlay) in overlays.iter().enumerate() {
         if overlays.iter().take(index).any(|o| o.from == overlay.from) {

@@ -45,6 +45,7 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
     } = world;
     Ok(World {
         cluster_version,
+        managed_versions: ours(client, namespace, &list).await?.0,
         pools: sorted(pools.items),
         configs: ours(client, namespace, &list).await?.0,
         jobs,

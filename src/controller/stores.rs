@@ -13,7 +13,10 @@ use tokio::{sync::Notify, task::JoinSet};
 
 use super::mirror::{self, Knowledge, Mirror, watch};
 use crate::{
-    api::{UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow, labels},
+    api::{
+        UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
+        cluster_version::ClusterVersion as ManagedClusterVersion, labels,
+    },
     openshift::{
         cluster_operator::ClusterOperator,
         cluster_version::{self, ClusterVersion},
@@ -34,6 +37,7 @@ pub struct Stores {
     pub(super) pools: Mirror<MachineConfigPool>,
     rendered: Mirror<(String, String)>,
     nodes: Mirror<NodeView>,
+    managed_versions: Mirror<ManagedClusterVersion>,
     configs: Mirror<UpgradeConfig>,
     jobs: Mirror<UpgradeJob>,
     hooks: Mirror<UpgradeJobHook>,
@@ -89,6 +93,7 @@ impl Stores {
                 tasks.spawn(watch(api, config(), stores.$mirror.clone(), n(), parsed));
             };
         }
+        ours!(ManagedClusterVersion, managed_versions);
         ours!(UpgradeConfig, configs);
         ours!(UpgradeJob, jobs);
         ours!(UpgradeJobHook, hooks);
@@ -163,6 +168,10 @@ impl Stores {
     /// The first kind that is not known yet, or that must be there and is not; `None` when decisions can be made.
     pub fn not_ready(&self) -> Option<String> {
         let needed = [
+            (
+                "ClusterVersion (managedupgrade.appuio.io)",
+                self.managed_versions.knowledge(),
+            ),
             ("UpgradeConfig", self.configs.knowledge()),
             ("UpgradeJob", self.jobs.knowledge()),
             ("UpgradeJobHook", self.hooks.knowledge()),
@@ -204,6 +213,7 @@ impl Stores {
             pools: self.pools.all(),
             rendered: self.rendered.all().into_iter().collect(),
             nodes: self.nodes.all(),
+            managed_versions: self.managed_versions.all(),
             configs: self.configs.all(),
             jobs: self.jobs.all(),
             // They matter for the lock only, which is never taken by a copy.

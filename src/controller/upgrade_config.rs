@@ -27,7 +27,6 @@ pub async fn reconcile(
 ) -> Result<Option<Timestamp>, CallError> {
     let settings = ConfigSettings {
         zones: ctx.settings.zones.clone(),
-        channel_changed_at: None,
     };
     let decision = decide(config, world, ctx.now(), &settings);
     if !is_change(config, &decision) {

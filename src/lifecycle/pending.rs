@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use super::{EngineState, RunState, Stage, draft::Draft, drive, is_protected, lock, running};
 use crate::{
     api::{
-        UpgradeConfig, UpgradeJob,
+        UpgradeConfig, UpgradeJob, UpgradeSuspensionWindow,
         conditions::{self, reasons, types},
         labels,
         upgrade_job::JobPhase,
@@ -15,6 +15,7 @@ use crate::{
     },
     engine::run_name,
     openshift,
+    overlay,
     plan::{Plan, RunKind, build},
     schedule::suspension,
     steps::Action,
@@ -62,11 +63,13 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     if draft.status.finished_at.is_some() {
         return;
     }
+    let announced = announce(draft);
     if now < start {
         let when = text::time(start, draft.input.settings.zone());
-        draft.status.message = Some(match &invalid {
-            Some(problem) => problem.message.clone(),
-            None => format!("starts at {when}"),
+        draft.status.message = Some(match (&invalid, announced) {
+            (Some(problem), _) => problem.message.clone(),
+            (None, Some(change)) => format!("starts at {when}; {change}"),
+            (None, None) => format!("starts at {when}"),
         });
         return;
     }
@@ -78,6 +81,46 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
         Some(obstacle) => wait(draft, &obstacle),
         None => start_now(draft),
     }
+}
+
+/// A change of the channel since the job was made, and until its start, is said ahead.
+fn announce(draft: &mut Draft<'_>) -> Option<String> {
+    let input = draft.input;
+    let made = input.job.metadata.creation_timestamp.as_ref()?.0;
+    let Some(change) = overlay::channel_change(input.world, made, input.job.spec.start_after.0) else {
+        if conditions::get(&draft.status.conditions, types::CHANNEL_CHANGE_AHEAD).is_some() {
+            let message = "no overlay changes the channel before this job starts";
+            draft.condition(
+                types::CHANNEL_CHANGE_AHEAD,
+                false,
+                reasons::NO_CHANNEL_CHANGE,
+                message,
+            );
+        }
+        return None;
+    };
+    let mut message = change.describe(input.settings.zone(), input.now);
+    let version = input
+        .job
+        .spec
+        .desired_version
+        .as_ref()
+        .and_then(|v| v.version.as_ref());
+    if let Some(version) = version {
+        message = format!(
+            "{message}: the job keeps {version}, and fails as {} if {version} is not offered then",
+            reasons::UPGRADE_WITHDRAWN
+        );
+    }
+    if draft.condition(
+        types::CHANNEL_CHANGE_AHEAD,
+        true,
+        reasons::OVERLAY_DUE,
+        message.clone(),
+    ) {
+        draft.notice(true, reasons::OVERLAY_DUE, message.clone());
+    }
+    Some(message)
 }
 
 fn wait(draft: &mut Draft<'_>, obstacle: &Obstacle) {
@@ -262,13 +305,10 @@ fn new_create_run(draft: &mut Draft<'_>, number: u32) -> bool {
 
 /// Why the job is not to run at all.
 fn skipped(draft: &Draft<'_>) -> Option<String> {
-    let (world, job, now) = (draft.input.world, draft.input.job, draft.now());
     let zone = draft.input.settings.zone();
-    let of_job = subject(&job.metadata);
-    let window = suspension::window_matching_job(&world.windows, of_job, now).or_else(|| {
-        suspension::window_matching_config(&world.windows, subject(&config_of(draft)?.metadata), now)
-    });
-    if let Some(window) = window {
+    // A run in a window stays one, however late we are; and nothing starts in a window, however late the job is.
+    let times = [draft.input.job.spec.start_after.0, draft.now()];
+    if let Some(window) = times.into_iter().find_map(|t| window_at(draft, t)) {
         return Some(format!(
             "Upgrade job skipped by {}",
             suspension::describe(window, zone)
@@ -286,6 +326,14 @@ fn skipped(draft: &Draft<'_>) -> Option<String> {
         }
     }
     superseded(draft)
+}
+
+/// The window that keeps the job, or runs of its config, from starting at `t`.
+fn window_at<'a>(draft: &Draft<'a>, t: Timestamp) -> Option<&'a UpgradeSuspensionWindow> {
+    let windows = &draft.input.world.windows;
+    let of_job = subject(&draft.input.job.metadata);
+    suspension::window_matching_job(windows, of_job, t)
+        .or_else(|| suspension::window_matching_config(windows, subject(&config_of(draft)?.metadata), t))
 }
 
 fn subject(metadata: &ObjectMeta) -> suspension::Subject<'_> {

@@ -36,8 +36,6 @@ use crate::{
 pub struct ConfigSettings {
     /// Time zones and the default location.
     pub zones: Zones,
-    /// When we last changed the channel of the ClusterVersion.
-    pub channel_changed_at: Option<Timestamp>,
 }
 
 /// What to do: create, then status; deletes and notices at any time.
@@ -83,7 +81,6 @@ pub fn decide(
                 config,
                 world,
                 now,
-                settings,
                 schedule: &schedule,
                 jobs: &jobs,
             };

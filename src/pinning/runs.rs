@@ -3,12 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use super::{ConfigSettings, job};
+use super::job;
 use crate::{
     api::{
         UpgradeConfig, UpgradeJob, UpgradeSuspensionWindow,
         conditions::{self, reasons, types},
     },
+    overlay::{self, ChannelChange},
     schedule::{
         Schedule, forecast,
         suspension::{self, describe},
@@ -31,7 +32,6 @@ pub struct Scene<'a> {
     pub config: &'a UpgradeConfig,
     pub world: &'a World,
     pub now: Timestamp,
-    pub settings: &'a ConfigSettings,
     pub schedule: &'a Schedule,
     /// The jobs of this config.
     pub jobs: &'a [&'a UpgradeJob],
@@ -186,6 +186,15 @@ impl<'a> Scene<'a> {
         self.jobs.iter().find(|j| job::is_of_run(j, run)).copied()
     }
 
+    /// The change of the channel between the choice of this run's version and the run.
+    pub fn channel_change(&self, run: Timestamp) -> Option<ChannelChange> {
+        let made = self
+            .job_of(run)
+            .and_then(|j| j.metadata.creation_timestamp.as_ref());
+        let pinned = made.map_or_else(|| self.pin(run), |t| t.0);
+        overlay::channel_change(self.world, pinned, run)
+    }
+
     /// What keeps this run from making a job, whenever it is created.
     fn suspended(&self, run: Timestamp) -> Option<Block> {
         if self.config.spec.schedule.suspend {
@@ -225,7 +234,8 @@ impl<'a> Scene<'a> {
             });
         }
         let cluster_version = self.world.cluster_version.as_ref();
-        match version::choose(cluster_version, self.settings.channel_changed_at, self.now) {
+        let channel_changed_at = cluster_version.and_then(|c| overlay::channel_changed_at(c, self.now));
+        match version::choose(cluster_version, channel_changed_at, self.now) {
             Choice::Update { version, note } => Ok((Some(version), note)),
             Choice::None { cause } => Ok((None, Some(format!("{cause}: hooks and pools only")))),
             Choice::Unknown { why } => Err(Block {

@@ -72,6 +72,7 @@ impl View<'_> {
         draft.condition(types::VALID, true, reasons::VALID, &message);
         draft.record(scene, walk);
         draft.show_next(scene);
+        draft.announce(scene);
         draft.scheduled(scene, &walk.next);
         draft.suspended();
         draft.finish()
@@ -191,7 +192,16 @@ impl<'a> Draft<'a> {
         self.status.next_possible_schedules = runs
             .into_iter()
             .map(|run| {
-                let Forecast { verdict, reason } = self.forecast(scene, run, last);
+                let Forecast { verdict, mut reason } = self.forecast(scene, run, last);
+                if verdict == Verdict::WillRun
+                    && let Some(change) = scene.channel_change(run)
+                {
+                    let separator = if reason.is_empty() { "" } else { "; " };
+                    reason = format!(
+                        "{reason}{separator}{}",
+                        change.describe(scene.schedule.zone(), self.now)
+                    );
+                }
                 NextPossibleSchedule {
                     time: Time(run),
                     verdict: Some(verdict.as_str().to_owned()),
@@ -199,6 +209,28 @@ impl<'a> Draft<'a> {
                 }
             })
             .collect();
+    }
+
+    /// A change of the channel between the choice of the next run's version and the run is said ahead.
+    fn announce(&mut self, scene: &Scene<'_>) {
+        let next = self.status.next_possible_schedules.first().map(|n| n.time.0);
+        let change = next.and_then(|run| Some((run, scene.channel_change(run)?)));
+        if let Some((run, change)) = change {
+            let what = change.describe(scene.schedule.zone(), self.now);
+            let message = format!("run at {}: {what}", time(scene, run));
+            if self.condition(types::CHANNEL_CHANGE_AHEAD, true, reasons::OVERLAY_DUE, &message) {
+                self.notice(true, reasons::OVERLAY_DUE, message);
+            }
+        } else if conditions::get(&self.status.conditions, types::CHANNEL_CHANGE_AHEAD).is_some() {
+            let message =
+                "no overlay changes the channel between the choice of the next run's version and the run";
+            self.condition(
+                types::CHANNEL_CHANGE_AHEAD,
+                false,
+                reasons::NO_CHANNEL_CHANGE,
+                message,
+            );
+        }
     }
 
     fn forecast(&self, scene: &Scene<'_>, run: Timestamp, last: Option<Timestamp>) -> Forecast {

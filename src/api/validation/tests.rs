@@ -396,9 +396,21 @@ fn only_the_cluster_version_named_version_is_served() {
     assert_eq!(cluster_version(&version), []);
 }
 
+#[rstest]
+#[case::nothing("{}")]
+#[case::misspelt(
+    "{template: {}, overlays: [{from: '2026-01-01T00:00:00Z', overlay: {spec: {channel: stable-4.19}}}]}"
+)]
+#[case::only_what_is_ignored("{template: {spec: {desiredUpdate: {version: 4.18.5}, channel: null}}}")]
+fn an_empty_template_is_a_mistake(#[case] spec: &str) {
+    let mut version: ClusterVersion = object("ClusterVersion", spec);
+    version.metadata.name = Some("version".to_owned());
+    only(&cluster_version(&version), "spec.template.spec", "it is empty");
+}
+
 #[test]
 fn two_overlays_cannot_begin_at_one_instant() {
-    let spec = "{overlays: [{from: '2026-01-01T00:00:00Z', overlay: {}}, {from: '2026-01-02T00:00:00Z', overlay: {}},
+    let spec = "{template: {spec: {channel: stable-4.18}}, overlays: [{from: '2026-01-01T00:00:00Z', overlay: {}}, {from: '2026-01-02T00:00:00Z', overlay: {}},
                             {from: '2026-01-01T01:00:00+01:00', overlay: {}}]}";
     let mut version: ClusterVersion = object("ClusterVersion", spec);
     version.metadata.name = Some("version".to_owned());

@@ -6,3 +6,4 @@ mod fixtures;
 mod in_every_step;
 mod table;
 mod upgrade;
+mod windows;

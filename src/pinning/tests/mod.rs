@@ -1,6 +1,7 @@
 //! Fixtures, and one file a subject.
 
 mod history;
+mod overlays;
 mod runs;
 mod story;
 mod suspension;
@@ -88,7 +89,6 @@ fn window(start: &str, end: &str) -> UpgradeSuspensionWindow {
 fn settings() -> ConfigSettings {
     ConfigSettings {
         zones: Zones::bundled("").unwrap(),
-        channel_changed_at: None,
     }
 }
 
