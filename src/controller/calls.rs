@@ -73,6 +73,18 @@ fn plain(error: &kube::Error) -> String {
     }
 }
 
+impl CallError {
+    /// What the API server said, where it refuses what was to be written and would again: the object is wrong, or a
+    /// policy is against it.
+    pub fn refusal(&self) -> Option<&str> {
+        let status = self.status()?;
+        // BadRequest, Forbidden, UnprocessableEntity.
+        [400, 403, 422]
+            .contains(&status.code)
+            .then_some(status.message.as_str())
+    }
+}
+
 /// Runs one call under the timeout. `attempt` completes the sentence "cannot …".
 pub async fn call<T>(
     attempt: impl Into<String>,

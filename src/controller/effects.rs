@@ -1,10 +1,13 @@
 //! Carries out actions: each one guarded write. A lost race is an error that leads to a new decision, never an overwrite.
 
+use std::fmt::Debug;
+
 use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DynamicObject, Patch, PatchParams, PostParams},
 };
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::calls::{CallError, call};
@@ -267,18 +270,8 @@ impl Effects<'_> {
         &mut self,
         status: &crate::api::upgrade_job::UpgradeJobStatus,
     ) -> Result<(), CallError> {
-        let name = self.job.name_any();
-        let patch = json!([
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": self.job.resource_version()},
-            {"op": "add", "path": "/status", "value": status},
-        ]);
-        let patch = json_patch(patch, "write the status of an UpgradeJob")?;
         let api: Api<UpgradeJob> = Api::namespaced(self.client.clone(), &self.namespace());
-        self.job = call(
-            format!("write the status of UpgradeJob {name}"),
-            api.patch_status(&name, &params(), &patch),
-        )
-        .await?;
+        self.job = replace_status(&api, &self.job, status).await?;
         Ok(())
     }
 
@@ -297,6 +290,21 @@ impl Effects<'_> {
         .await
         .map(drop)
     }
+}
+
+/// Replaces the whole status of one of our objects, guarded by its resourceVersion.
+pub async fn replace_status<K>(api: &Api<K>, object: &K, status: &impl Serialize) -> Result<K, CallError>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let name = object.name_any();
+    let attempt = format!("write the status of {} {name}", K::kind(&()));
+    let patch = json!([
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": object.resource_version()},
+        {"op": "add", "path": "/status", "value": status},
+    ]);
+    let patch = json_patch(patch, &attempt)?;
+    call(attempt, api.patch_status(&name, &params(), &patch)).await
 }
 
 /// Removes our finalizer from the Job of a hook.
@@ -326,7 +334,7 @@ pub async fn release_hook_job(
 
 /// A JSON patch. Its resourceVersion is replaced, not tested: a lost race is then a conflict (409), while a failed test is
 /// the same answer (422) as a patch that can never work.
-fn json_patch(value: Value, attempt: &str) -> Result<Patch<Value>, CallError> {
+pub fn json_patch(value: Value, attempt: &str) -> Result<Patch<Value>, CallError> {
     serde_json::from_value(value)
         .map(Patch::Json)
         .map_err(|e| CallError::Own {

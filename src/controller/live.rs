@@ -8,7 +8,7 @@ use kube::{
 
 use super::calls::{CallError, call, found};
 use crate::{
-    api::labels,
+    api::{cluster_version::ClusterVersion as ManagedClusterVersion, labels},
     openshift::{cluster_operator::ClusterOperator, cluster_version},
     world::World,
 };
@@ -58,6 +58,35 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
         nodes,
         control_plane_topology,
     })
+}
+
+/// A ClusterVersion of our own kind, and what writes of it rest on: the cluster's ClusterVersion, with its managed
+/// fields, and the jobs. `None` if it is gone.
+pub async fn managed_version(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<(ManagedClusterVersion, World)>, CallError> {
+    let api: Api<ManagedClusterVersion> = Api::namespaced(client.clone(), namespace);
+    let attempt = format!("read ClusterVersion {namespace}/{name}");
+    let Some(managed) = found(attempt, api.get(name)).await? else {
+        return Ok(None);
+    };
+    let cluster_version = found(
+        "read the ClusterVersion",
+        Api::all(client.clone()).get(cluster_version::NAME),
+    )
+    .await?;
+    let list = ListParams::default().limit(LIMIT);
+    let (jobs, unreadable_jobs) = ours(client, namespace, &list).await?;
+    let world = World {
+        cluster_version,
+        jobs,
+        unreadable_jobs,
+        managed_versions: vec![managed.clone()],
+        ..World::default()
+    };
+    Ok(Some((managed, world)))
 }
 
 /// All objects of one of our kinds, and the names of those that do not parse.

@@ -5,6 +5,7 @@
 //! without changes costs microseconds, and two passes can never work against each other.
 
 mod calls;
+mod cluster_version;
 mod effects;
 mod events;
 mod live;
@@ -13,6 +14,7 @@ mod stores;
 mod upgrade_config;
 mod upgrade_job;
 mod upgrade_job_hook;
+mod upgrade_suspension_window;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,7 +25,7 @@ use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use calls::CallError;
 pub use stores::Stores;
 
-use crate::{clock::Clock, settings::Settings, world::World};
+use crate::{clock::Clock, overlay, settings::Settings, world::World};
 
 /// What every reconciler has.
 pub struct Context {
@@ -79,6 +81,7 @@ pub async fn run(
         ctx: &ctx,
         retries: Retries::default(),
         texts: upgrade_job::LiveTexts::default(),
+        managed_version: overlay::Memory::default(),
     };
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -109,6 +112,7 @@ struct Loop<'a> {
     ctx: &'a Context,
     retries: Retries,
     texts: upgrade_job::LiveTexts,
+    managed_version: overlay::Memory,
 }
 
 impl Loop<'_> {
@@ -116,6 +120,21 @@ impl Loop<'_> {
     async fn pass(&mut self) -> Option<Timestamp> {
         let mut wakes: Vec<Timestamp> = Vec::new();
         let world = self.ctx.stores.world();
+        // Before the configs: a version is chosen in the channel of its time.
+        for managed in &world.managed_versions {
+            let key = format!("ClusterVersion {}", managed.name_any());
+            let memory = &mut self.managed_version;
+            let work = async || cluster_version::reconcile(self.ctx, memory, &world, managed).await;
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
+        }
+        for window in &world.windows {
+            let key = format!("UpgradeSuspensionWindow {}", window.name_any());
+            let work = async || {
+                let done = upgrade_suspension_window::reconcile(self.ctx, &world, window).await;
+                done.map(|()| None)
+            };
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
+        }
         for config in &world.configs {
             let key = format!("UpgradeConfig {}", config.name_any());
             let work = async || upgrade_config::reconcile(self.ctx, &world, config).await;

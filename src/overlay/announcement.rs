@@ -5,6 +5,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use super::{due, spec};
 use crate::{
     api::{cluster_version::ClusterVersion as ManagedClusterVersion, validation},
+    schedule::version::CHANNEL_CHANGE_GRACE,
     text,
     world::World,
 };
@@ -30,6 +31,18 @@ pub fn channel_change(world: &World, pinned: Timestamp, run: Timestamp) -> Optio
     let at = due(managed, run)?.from.0;
     let (before, after) = (channel_at(managed, pinned), channel_at(managed, run));
     (at > pinned && before != after).then_some(ChannelChange { at, before, after })
+}
+
+/// The channel that an overlay is about to bring: it is due, and the cluster does not have it yet. A run is not pinned
+/// in the old channel because of a write that is a moment late; one that does not come at all is not waited for.
+pub fn channel_pending(world: &World, now: Timestamp) -> Option<String> {
+    let managed = world.managed_version()?;
+    let from = due(managed, now)?.from.0;
+    let late = now.duration_since(from) < CHANNEL_CHANGE_GRACE;
+    let wanted = channel_at(managed, now);
+    let has = world.cluster_version.as_ref()?.spec.channel.as_deref();
+    let is_served = validation::cluster_version(managed).is_empty();
+    (late && is_served && has.unwrap_or_default() != wanted).then_some(wanted)
 }
 
 fn channel_at(managed: &ManagedClusterVersion, t: Timestamp) -> String {

@@ -50,6 +50,8 @@ pub struct Outcome {
     pub rehearsed: Option<Vec<Refusal>>,
     /// Fields that it refused, and why.
     pub refused: Option<(Vec<FieldChange>, String)>,
+    /// Until when changes by somebody else are not set back, since they come again and again.
+    pub postponed: Option<Timestamp>,
     /// What was written a moment ago.
     pub applied: Option<Change>,
 }
@@ -155,6 +157,7 @@ impl<'a> Draft<'a> {
             managed,
             world,
             outcome,
+            zone,
             ..
         } = *self.input;
         let overlay = due(managed, self.input.now);
@@ -185,16 +188,28 @@ impl<'a> Draft<'a> {
             let message = format!("the API server refuses {what} ({changes}), so nothing is changed: {why}");
             self.not_applied(reasons::REFUSED, message);
         }
+        if let (Some(who), Some(until)) = (&change.by_hand, outcome.postponed) {
+            let message = format!(
+                "the spec of the ClusterVersion is changed by {who} again and again, though {what} says otherwise \
+                 ({changes}); it is set back at {}. Only one of the two can have it",
+                text::time(until, zone)
+            );
+            self.not_applied(reasons::SET_BACK, message);
+        }
         self.decision.change = Some(change);
     }
 
-    /// Whether the cluster had exactly this by our own account.
+    /// Whether the cluster had exactly this by our own account, so that somebody else must have changed it.
     fn was_applied(&self, overlay: Option<&Overlay>, wanted: &UpstreamSpec) -> bool {
         let old = &self.old;
+        let reason = conditions::get(&old.conditions, types::APPLIED).map(|c| c.reason.as_str());
+        let is_same = old.overlay_applied == overlay.map(from) && old.current.as_ref() == Some(wanted);
         old.observed_generation == self.input.managed.metadata.generation
-            && conditions::is_true(&old.conditions, types::APPLIED)
-            && old.overlay_applied == overlay.map(from)
-            && old.current.as_ref() == Some(wanted)
+            && match reason {
+                Some(reasons::APPLIED) => is_same,
+                Some(reasons::SET_BACK) => true,
+                Some(_) | None => false,
+            }
     }
 
     fn applied(&mut self, overlay: Option<&Overlay>, live: &UpstreamSpec) {

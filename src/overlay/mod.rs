@@ -14,6 +14,7 @@ mod announcement;
 mod change;
 mod decision;
 mod hold;
+mod memory;
 mod metrics;
 mod spec;
 
@@ -34,9 +35,10 @@ use crate::{
     openshift::cluster_version::ClusterVersion,
 };
 
-pub use announcement::{ChannelChange, channel_change};
+pub use announcement::{ChannelChange, channel_change, channel_pending};
 pub use change::Change;
 pub use decision::{Decision, Input, Outcome, Refusal, decide};
+pub use memory::Memory;
 pub use metrics::{Sample, metrics};
 pub use spec::FieldChange;
 

@@ -233,6 +233,13 @@ impl<'a> Scene<'a> {
                 until: None,
             });
         }
+        if let Some(channel) = overlay::channel_pending(self.world, self.now) {
+            return Err(Block {
+                reason: reasons::UPDATES_UNKNOWN,
+                why: format!("the channel is being changed to {channel} by an overlay that is due"),
+                until: self.now.checked_add(POLL).ok(),
+            });
+        }
         let cluster_version = self.world.cluster_version.as_ref();
         let channel_changed_at = cluster_version.and_then(|c| overlay::channel_changed_at(c, self.now));
         match version::choose(cluster_version, channel_changed_at, self.now) {

@@ -3,7 +3,10 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::bench::{Bench, at, job};
+use super::{
+    bench::Bench,
+    fixtures::{at, job},
+};
 use crate::api::{
     UpgradeConfig, UpgradeSuspensionWindow,
     conditions::{self, types},

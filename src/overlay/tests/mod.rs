@@ -2,6 +2,7 @@
 
 mod announcement;
 mod apply;
+mod memory;
 mod merge;
 mod refusals;
 mod said;

@@ -181,3 +181,49 @@ fn without_a_cluster_version_nothing_is_done_and_said_why() {
         "False/ClusterVersionMissing"
     );
 }
+
+#[test]
+fn somebody_who_insists_is_told_and_set_back_later() {
+    let mut managed = managed();
+    let mut world = world(&managed, &in_line());
+    step(&mut managed, &mut world, NOON);
+    world.cluster_version.as_mut().unwrap().spec.channel = Some("fast-4.18".to_owned());
+    let outcome = Outcome {
+        postponed: Some(at("2026-12-01T12:05:00Z")),
+        ..no_objection()
+    };
+    let decision = decide_at(&managed, &world, NOON, &outcome);
+    let by_hand = decision.change.clone().unwrap().by_hand;
+    assert_eq!(by_hand.as_deref(), Some("somebody"), "the caller waits with it");
+    let (value, message) = said(&decision.status, types::APPLIED);
+    assert_eq!(
+        (value.as_str(), told(&decision)),
+        ("False/SetBack", vec!["SetBack"])
+    );
+    assert!(
+        message.contains("again and again") && message.contains("set back at Tue 2026-12-01 12:05 UTC"),
+        "{message}"
+    );
+    managed.status = Some(decision.status.clone());
+    let again = decide_at(&managed, &world, NOON, &outcome);
+    assert_eq!((told(&again), &again.status), (vec![], &decision.status));
+    let (change, decision) = step(&mut managed, &mut world, "2026-12-01T12:05:00Z");
+    assert_eq!(
+        (change.unwrap().by_hand.as_deref(), told(&decision)),
+        (Some("somebody"), vec!["SetBack"])
+    );
+    // What is new is not held up by it.
+    managed.metadata.generation = Some(2);
+    managed
+        .spec
+        .template
+        .spec
+        .insert("upstream".to_owned(), json!("https://u"));
+    assert_eq!(
+        decide_at(&managed, &world, NOON, &outcome)
+            .change
+            .unwrap()
+            .by_hand,
+        None
+    );
+}

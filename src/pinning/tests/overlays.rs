@@ -44,6 +44,9 @@ fn a_channel_change_between_pin_and_run_is_announced(#[case] from: &str, #[case]
         ("", "")
     };
     assert_eq!(condition(&decision, types::CHANNEL_CHANGE_AHEAD), expected);
+    if at(from) <= at(PIN) {
+        world.cluster_version.as_mut().unwrap().spec.channel = Some("stable-4.19".to_owned());
+    }
     // The pinned job is named as well, and nothing is said twice.
     let decision = step(&mut config, &mut world, at(PIN));
     assert_eq!(told(&decision), 0);
@@ -92,6 +95,32 @@ fn after_our_own_channel_change_the_updates_are_unknown_until_they_are_answered(
             .create
             .is_none()
     );
+    assert!(
+        step(&mut config, &mut world, at("2026-11-24T17:05:00Z"))
+            .create
+            .is_some()
+    );
+}
+
+#[test]
+fn a_run_is_not_pinned_in_the_old_channel_because_the_overlay_is_a_moment_late() {
+    let (mut config, mut world) = (config(), world());
+    world.managed_versions.push(overlay(PIN));
+    let decision = step(&mut config, &mut world, at(PIN));
+    assert_eq!(decision.create, None);
+    assert_eq!(
+        condition(&decision, types::SCHEDULED),
+        ("False", "UpdatesUnknown")
+    );
+    assert!(message(&decision, types::SCHEDULED).contains("the channel is being changed to stable-4.19"));
+    let mut applied = world.clone();
+    applied.cluster_version.as_mut().unwrap().spec.channel = Some("stable-4.19".to_owned());
+    assert!(
+        decide_at(&config, &applied, "2026-11-24T17:00:01Z")
+            .create
+            .is_some()
+    );
+    // One that is refused, or held back, does not cost the run.
     assert!(
         step(&mut config, &mut world, at("2026-11-24T17:05:00Z"))
             .create
