@@ -63,17 +63,7 @@ impl CallError {
     pub fn is_invalid(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_invalid)
     }
-}
 
-/// The API server's own words; kube's text repeats them as a dump of the whole answer.
-fn plain(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        other => other.to_string(),
-    }
-}
-
-impl CallError {
     /// What the API server said, where it refuses what was to be written and would again: the object is wrong, or a
     /// policy is against it.
     pub fn refusal(&self) -> Option<&str> {
@@ -82,6 +72,14 @@ impl CallError {
         [400, 403, 422]
             .contains(&status.code)
             .then_some(status.message.as_str())
+    }
+}
+
+/// The API server's own words; kube's text repeats them as a dump of the whole answer.
+fn plain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
     }
 }
 
