@@ -67,10 +67,7 @@ impl fmt::Display for GoDuration {
 impl GoDuration {
     /// The duration, exact to the nanosecond; a finer fraction is cut off, as Go does.
     pub fn get(&self) -> Result<SignedDuration, BadDuration> {
-        parse(&self.0).map_err(|problem| BadDuration {
-            text: self.0.clone(),
-            problem,
-        })
+        read(&self.0, &UNITS, "unknown unit (ns, us, ms, s, m and h exist)")
     }
 
     /// The duration where it is more than zero; `None` where it is zero or the text is bad.
@@ -101,12 +98,46 @@ const UNITS: [(&str, u128); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
+/// And those that people write for longer times, on the command line and in scenarios: 24 hours, 365 days.
+const LONG_UNITS: [(&str, u128); 10] = {
+    let [ns, us, mu, micro, ms, s, m, h] = UNITS;
+    let hour = h.1;
+    [
+        ns,
+        us,
+        mu,
+        micro,
+        ms,
+        s,
+        m,
+        h,
+        ("d", 24 * hour),
+        ("y", 365 * 24 * hour),
+    ]
+};
+
 /// Digits of a fraction that are read: more than any unit has decimal places.
 const MAX_FRACTION: usize = 18;
 
 const TOO_LONG: &str = "longer than 292 years";
 
-fn parse(text: &str) -> Result<SignedDuration, &'static str> {
+/// A Go duration that may also have days (24 h) and years (365 d): `90d`, `1d12h`.
+pub fn with_days(text: &str) -> Result<SignedDuration, BadDuration> {
+    read(
+        text,
+        &LONG_UNITS,
+        "unknown unit (ns, us, ms, s, m, h, d and y exist)",
+    )
+}
+
+fn read(text: &str, units: &[(&str, u128)], unknown: &'static str) -> Result<SignedDuration, BadDuration> {
+    parse(text, units, unknown).map_err(|problem| BadDuration {
+        text: text.to_owned(),
+        problem,
+    })
+}
+
+fn parse(text: &str, units: &[(&str, u128)], unknown: &'static str) -> Result<SignedDuration, &'static str> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
         return Ok(SignedDuration::ZERO);
@@ -122,10 +153,7 @@ fn parse(text: &str) -> Result<SignedDuration, &'static str> {
         let digits = rest.find(|c| !is_numeric(c)).ok_or("a number without a unit")?;
         let (number, tail) = rest.split_at(digits);
         let (unit, next) = tail.split_at(tail.find(is_numeric).unwrap_or(tail.len()));
-        let (_, scale) = UNITS
-            .iter()
-            .find(|(name, _)| *name == unit)
-            .ok_or("unknown unit (ns, us, ms, s, m and h exist)")?;
+        let (_, scale) = units.iter().find(|(name, _)| *name == unit).ok_or(unknown)?;
         total = total.checked_add(nanoseconds(number, *scale)?).ok_or(TOO_LONG)?;
         rest = next;
     }
@@ -220,6 +248,17 @@ mod tests {
         assert_eq!(nanos(text), Ok(expected));
         assert_eq!(format(GoDuration(text.to_owned()).get().unwrap()), printed);
         assert_eq!(GoDuration(text.to_owned()).to_string(), text, "kept as written");
+    }
+
+    #[rstest]
+    #[case("90d", 90 * 24)]
+    #[case("1y", 365 * 24)]
+    #[case("1d12h", 36)]
+    #[case("1.5d", 36)]
+    #[case("30m30m", 1)]
+    fn days_and_years_count_only_where_asked_for(#[case] text: &str, #[case] hours: i64) {
+        assert_eq!(with_days(text).unwrap(), SignedDuration::from_hours(hours));
+        assert_eq!(nanos(text).is_ok(), !text.contains(['d', 'y']));
     }
 
     #[rstest]

@@ -16,7 +16,10 @@ use crate::{
     clock::Clock,
     simulator::{
         driver::{self, Simulation},
-        openshift::{Settings, initial::Initial},
+        openshift::{
+            Settings,
+            initial::{self, Initial, Pool},
+        },
         prepare,
     },
 };
@@ -115,9 +118,9 @@ impl SimulateOpenshift {
         let mut settings = Settings::default();
         for (what, length) in &self.duration {
             match what.as_str() {
-                "retrieve" => settings.retrieve = *length,
-                "control-plane" => settings.control_plane = *length,
-                "node" => settings.node = *length,
+                "retrieve" => settings.retrieve = (*length).into(),
+                "control-plane" => settings.control_plane = (*length).into(),
+                "node" => settings.node = (*length).into(),
                 "evict-retry" => settings.evict_retry = *length,
                 "pod-stop" => settings.pod_stop = *length,
                 _ => {}
@@ -165,9 +168,11 @@ async fn simulate(args: &SimulateOpenshift, client: Client) -> Result<(), Error>
     }
     let initial = Initial {
         from_version: args.from_version.clone(),
-        offers: args.offer.clone(),
-        nodes: args.nodes.clone(),
-        with_infrastructure,
+        channel: None,
+        controls: [("offers".to_owned(), args.offer.join(","))].into(),
+        pools: args.nodes.iter().map(|(pool, n)| Pool::of(pool, *n)).collect(),
+        operators: initial::operators(),
+        topology: with_infrastructure.then(|| "HighlyAvailable".to_owned()),
     };
     let simulation = Simulation {
         initial,

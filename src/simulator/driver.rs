@@ -63,6 +63,7 @@ struct Stores {
     pods: Store<Pod>,
     infrastructures: Option<Store<Infrastructure>>,
     controls: Store<ConfigMap>,
+    admin_acks: Store<ConfigMap>,
 }
 
 pub(super) type Changes = BoxStream<'static, ()>;
@@ -72,7 +73,8 @@ impl Stores {
         let mut changes = Vec::new();
         let all = watch_config(watcher::Config::default(), clock);
         let controls = Api::<ConfigMap>::namespaced(client.clone(), faults::NAMESPACE);
-        let by_name = all.clone().fields(&format!("metadata.name={}", faults::NAME));
+        let acks = Api::<ConfigMap>::namespaced(client.clone(), openshift::CONFIG_NAMESPACE);
+        let named = |name: &str| all.clone().fields(&format!("metadata.name={name}"));
         let stores = Self {
             cluster_versions: watch(Api::all(client.clone()), all.clone(), &mut changes),
             operators: watch(Api::all(client.clone()), all.clone(), &mut changes),
@@ -84,8 +86,10 @@ impl Stores {
                 &mut changes,
             ),
             pods: watch(Api::all(client.clone()), all.clone(), &mut changes),
-            infrastructures: with_infrastructure.then(|| watch(Api::all(client.clone()), all, &mut changes)),
-            controls: watch(controls, by_name, &mut changes),
+            infrastructures: with_infrastructure
+                .then(|| watch(Api::all(client.clone()), all.clone(), &mut changes)),
+            controls: watch(controls, named(faults::NAME), &mut changes),
+            admin_acks: watch(acks, named(openshift::ADMIN_ACKS), &mut changes),
         };
         (stores, select_all(changes).boxed())
     }
@@ -105,6 +109,7 @@ impl Stores {
             && is_ready(&self.pods)
             && self.infrastructures.as_ref().is_none_or(is_ready)
             && is_ready(&self.controls)
+            && is_ready(&self.admin_acks)
     }
 
     fn snapshot(&self) -> Cluster {
@@ -120,6 +125,7 @@ impl Stores {
                 .as_ref()
                 .and_then(|s| find(s, crate::openshift::infrastructure::NAME)),
             controls: find(&self.controls, faults::NAME),
+            admin_acks: find(&self.admin_acks, openshift::ADMIN_ACKS),
         }
     }
 }
@@ -200,7 +206,7 @@ pub async fn run(client: Client, simulation: &Simulation, mut on_ready: impl FnM
         clock,
         idle,
     } = simulation;
-    let (stores, mut changes) = Stores::watch(&client, initial.with_infrastructure, *clock);
+    let (stores, mut changes) = Stores::watch(&client, initial.topology.is_some(), *clock);
     let mut log = Log::default();
     let mut is_ready = false;
     let mut workload = if *with_pods {

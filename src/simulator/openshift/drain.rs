@@ -15,6 +15,11 @@ pub(super) fn sync(context: Context<'_>, node: &mut Node, step: &mut Step) {
     if wanted.is_empty() || wanted == annotation(node, LAST_APPLIED_DRAIN) {
         return;
     }
+    if context.cluster.is_single_node() {
+        // There is nowhere to go: neither cordoned nor drained.
+        annotate(node, LAST_APPLIED_DRAIN, wanted);
+        return;
+    }
     let is_drain = wanted.starts_with("drain-");
     let spec = node.spec.get_or_insert_default();
     if spec.unschedulable.unwrap_or(false) != is_drain {
@@ -25,7 +30,12 @@ pub(super) fn sync(context: Context<'_>, node: &mut Node, step: &mut Step) {
             return;
         }
     }
-    let pods: Vec<&Pod> = evictable(context, &node.name_any()).collect();
+    let name = node.name_any();
+    if is_drain && context.faults.stuck_drains.contains_key(&name) {
+        // A budget that allows nothing: the pod stays, and with it the node. When the line goes, so does the pod.
+        return;
+    }
+    let pods: Vec<&Pod> = evictable(context, &name).collect();
     if !is_drain || pods.is_empty() {
         annotate(node, LAST_APPLIED_DRAIN, wanted);
         node.annotations_mut().remove(EVICTED_AT);

@@ -1,6 +1,6 @@
 //! The cluster as it is before anybody upgrades it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -9,14 +9,17 @@ use k8s_openapi::{
         core::v1::{ConfigMap, Namespace, Node, NodeSpec, Taint},
         policy::v1::PodDisruptionBudget,
     },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+    apimachinery::pkg::{
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+        util::intstr::IntOrString,
+    },
 };
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    Cluster, FAKE_TAINT, MACHINE_CONFIG, SIMULATED,
-    cluster_version_operator::ORDER,
+    CONFIG_NAMESPACE, Cluster, FAKE_TAINT, MACHINE_CONFIG, SIMULATED,
+    cluster_operators::ORDER,
     conditions, faults, kubelet, machine_config_operator, releases,
     write::{self, Write},
 };
@@ -34,16 +37,54 @@ use crate::{
 pub const WORKLOAD: &str = "simulated-workload";
 
 /// What the initial cluster consists of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Initial {
     /// The installed release.
     pub from_version: String,
-    /// The releases that the update service offers.
-    pub offers: Vec<String>,
-    /// Pools and their number of nodes.
-    pub nodes: Vec<(String, u32)>,
-    /// Whether the Infrastructure kind is served.
-    pub with_infrastructure: bool,
+    /// The update channel; default: the stable one of the release's minor.
+    pub channel: Option<String>,
+    /// The data of the ConfigMap that switches faults and offers, see [`faults`].
+    pub controls: BTreeMap<String, String>,
+    /// The pools.
+    pub pools: Vec<Pool>,
+    /// The ClusterOperators.
+    pub operators: Vec<String>,
+    /// `controlPlaneTopology` of the Infrastructure; `None` = its kind is not served.
+    pub topology: Option<String>,
+}
+
+/// A pool and its nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// How many nodes.
+    pub machines: u32,
+    /// How many of them may be away.
+    pub max_unavailable: Option<IntOrString>,
+    /// Labels of the pool, besides the usual ones.
+    pub labels: BTreeMap<String, String>,
+    /// Labels of its nodes, besides the usual ones.
+    pub node_labels: BTreeMap<String, String>,
+    /// Whether somebody has paused it.
+    pub paused: bool,
+}
+
+impl Pool {
+    /// A pool with this many nodes.
+    pub fn of(name: &str, machines: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            machines,
+            ..Self::default()
+        }
+    }
+}
+
+/// The usual ClusterOperators.
+pub fn operators() -> Vec<String> {
+    let names = ORDER.iter().chain([&MACHINE_CONFIG]);
+    names.map(|name| (*name).to_owned()).collect()
 }
 
 /// What is missing of the initial cluster. Nothing that exists is changed, but for a status that is not there yet.
@@ -51,7 +92,10 @@ pub fn ensure(cluster: &Cluster, initial: &Initial, now: Timestamp) -> Vec<Write
     let mut writes = Vec::new();
     if cluster.controls.is_none() {
         writes.extend(write::create(&namespace(faults::NAMESPACE)));
-        writes.extend(write::create(&controls(&initial.offers)));
+        writes.extend(write::create(&controls(&initial.controls)));
+        if initial.controls.contains_key("admin-gates") {
+            writes.extend(write::create(&namespace(CONFIG_NAMESPACE)));
+        }
     }
     match &cluster.cluster_version {
         None => writes.extend(write::create(&cluster_version(initial))),
@@ -67,22 +111,24 @@ pub fn ensure(cluster: &Cluster, initial: &Initial, now: Timestamp) -> Vec<Write
         }
         Some(_) => {}
     }
-    for name in ORDER.iter().chain([&MACHINE_CONFIG]) {
+    for name in &initial.operators {
         writes.extend(operator(cluster, initial, name));
     }
-    for (pool, count) in &initial.nodes {
-        if !cluster.pools.iter().any(|p| p.name_any() == *pool) {
+    let existing = cluster.nodes.iter().filter_map(|n| n.metadata.name.as_deref());
+    let existing: BTreeSet<&str> = existing.collect();
+    for pool in &initial.pools {
+        if !cluster.pools.iter().any(|p| p.name_any() == pool.name) {
             writes.extend(write::create(&machine_config_pool(pool)));
         }
-        for number in 0..*count {
-            let node = node(pool, number);
-            if !cluster.nodes.iter().any(|n| n.name_any() == node.name_any()) {
-                writes.extend(write::create(&node));
+        for number in 0..pool.machines {
+            let name = format!("{}-{number}", pool.name);
+            if !existing.contains(name.as_str()) {
+                writes.extend(write::create(&node(pool, &name)));
             }
         }
     }
-    if initial.with_infrastructure {
-        writes.extend(infrastructure(cluster));
+    if let Some(topology) = &initial.topology {
+        writes.extend(infrastructure(cluster, topology));
     }
     writes
 }
@@ -107,21 +153,21 @@ fn meta(name: &str) -> ObjectMeta {
     }
 }
 
-fn controls(offers: &[String]) -> ConfigMap {
+fn controls(data: &BTreeMap<String, String>) -> ConfigMap {
     ConfigMap {
         metadata: ObjectMeta {
             namespace: Some(faults::NAMESPACE.to_owned()),
             ..meta(faults::NAME)
         },
-        data: Some(BTreeMap::from([("offers".to_owned(), offers.join(","))])),
+        data: Some(data.clone()),
         ..ConfigMap::default()
     }
 }
 
 fn cluster_version(initial: &Initial) -> ClusterVersion {
-    let channel = releases::release(&initial.from_version)
-        .channels
-        .and_then(|all| all.into_iter().find(|c| c.starts_with("stable-")));
+    let usual = releases::release(&initial.from_version).channels;
+    let stable = usual.and_then(|all| all.into_iter().find(|c| c.starts_with("stable-")));
+    let channel = initial.channel.clone().or(stable);
     let spec = ClusterVersionSpec {
         cluster_id: "5f0c5a6e-5e1d-4c0e-9a51-51a7ed0c1057".to_owned(),
         channel,
@@ -171,7 +217,8 @@ fn operator(cluster: &Cluster, initial: &Initial, name: &str) -> Option<Write> {
     write::update(old, &new)
 }
 
-fn machine_config_pool(name: &str) -> MachineConfigPool {
+fn machine_config_pool(pool: &Pool) -> MachineConfigPool {
+    let name = pool.name.as_str();
     let mut metadata = meta(name);
     let labels = metadata.labels.get_or_insert_default();
     let is_built_in = matches!(name, "master" | "worker");
@@ -188,6 +235,7 @@ fn machine_config_pool(name: &str) -> MachineConfigPool {
     if name == "master" {
         labels.insert(REQUIRED_FOR_UPGRADE.to_owned(), String::new());
     }
+    labels.extend(pool.labels.clone());
     let roles = if is_built_in {
         json!({"matchLabels": {"machineconfiguration.openshift.io/role": name}})
     } else {
@@ -200,6 +248,8 @@ fn machine_config_pool(name: &str) -> MachineConfigPool {
             match_labels: Some(BTreeMap::from([(role(name), String::new())])),
             match_expressions: None,
         }),
+        paused: pool.paused,
+        max_unavailable: pool.max_unavailable.clone(),
         other: [("machineConfigSelector".to_owned(), roles)]
             .into_iter()
             .collect(),
@@ -216,11 +266,12 @@ fn role(name: &str) -> String {
     format!("node-role.kubernetes.io/{name}")
 }
 
-fn node(pool: &str, number: u32) -> Node {
-    let name = format!("{pool}-{number}");
-    let mut metadata = meta(&name);
+fn node(pool: &Pool, name: &str) -> Node {
+    let mut metadata = meta(name);
     let labels = metadata.labels.get_or_insert_default();
-    labels.insert("kubernetes.io/hostname".to_owned(), name);
+    labels.extend(pool.node_labels.clone());
+    let pool = pool.name.as_str();
+    labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
     labels.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
     labels.insert(role(pool), String::new());
     if pool != "master" {
@@ -243,7 +294,7 @@ fn node(pool: &str, number: u32) -> Node {
     }
 }
 
-fn infrastructure(cluster: &Cluster) -> Option<Write> {
+fn infrastructure(cluster: &Cluster, topology: &str) -> Option<Write> {
     let Some(old) = &cluster.infrastructure else {
         return write::create(&Infrastructure {
             metadata: meta(infrastructure::NAME),
@@ -255,7 +306,7 @@ fn infrastructure(cluster: &Cluster) -> Option<Write> {
         return None;
     }
     let status = InfrastructureStatus {
-        control_plane_topology: "HighlyAvailable".to_owned(),
+        control_plane_topology: topology.to_owned(),
     };
     write::update(
         old,
@@ -270,8 +321,8 @@ fn infrastructure(cluster: &Cluster) -> Option<Write> {
 ///
 /// A Deployment, so that a real controller-manager replaces what is evicted; [`kubelet`] binds and runs the pods.
 pub fn workload(initial: &Initial) -> Vec<Write> {
-    let pools = initial.nodes.iter().filter(|(pool, _)| pool != "master");
-    let objects = pools.flat_map(|(pool, _)| {
+    let pools = initial.pools.iter().map(|pool| pool.name.as_str());
+    let objects = pools.filter(|pool| *pool != "master").flat_map(|pool| {
         let name = format!("web-{pool}");
         let deployment: Option<Deployment> = serde_json::from_value(deployment(&name, pool)).ok();
         let budget = json!({

@@ -1,5 +1,7 @@
 //! The kubelets of the fake nodes, and a scheduler for the workload on them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStatus, Node, Pod, PodCondition,
@@ -7,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 use kube::ResourceExt;
 
 use super::{
-    Context, SIMULATED, Step, conditions,
+    Cluster, Context, SIMULATED, Step, conditions,
     node_update::{is_available, is_ready},
     write::{PodRef, Write},
 };
@@ -17,16 +19,39 @@ pub const SCHEDULER: &str = "simulated-scheduler";
 
 /// Runs, ends and binds pods.
 pub(super) fn sync(context: Context<'_>, step: &mut Step) {
-    let nodes = &context.cluster.nodes;
+    let ready = context.cluster.nodes.iter().filter(|n| is_ready(n));
+    let ready: BTreeSet<&str> = ready.filter_map(|n| n.metadata.name.as_deref()).collect();
+    let mut load = Load::of(context.cluster);
     for pod in &context.cluster.pods {
         match node_name(pod) {
-            None => bind(context, pod, step),
-            Some(name) => {
-                if nodes.iter().any(|n| n.name_any() == name && is_ready(n)) {
-                    run(context, pod, step);
-                }
-            }
+            None => bind(context, pod, &mut load, step),
+            Some(name) if ready.contains(name) => run(context, pod, step),
+            Some(_) => {}
         }
+    }
+}
+
+/// How many pods are on each node, with those that are bound in this step.
+struct Load<'a>(BTreeMap<&'a str, usize>);
+
+impl<'a> Load<'a> {
+    fn of(cluster: &'a Cluster) -> Self {
+        let mut load = Self(BTreeMap::new());
+        cluster
+            .pods
+            .iter()
+            .filter_map(node_name)
+            .for_each(|n| load.add(n));
+        load
+    }
+
+    fn add(&mut self, node: &'a str) {
+        *self.0.entry(node).or_default() += 1;
+    }
+
+    fn on(&self, node: &Node) -> usize {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        self.0.get(name).copied().unwrap_or(0)
     }
 }
 
@@ -95,7 +120,7 @@ fn running(context: Context<'_>, pod: &Pod) -> Pod {
 }
 
 /// Binds a pod of the simulated scheduler to the emptiest fake node that it selects.
-fn bind(context: Context<'_>, pod: &Pod, step: &mut Step) {
+fn bind<'a>(context: Context<'a>, pod: &Pod, load: &mut Load<'a>, step: &mut Step) {
     let Some(spec) = &pod.spec else { return };
     if spec.scheduler_name.as_deref() != Some(SCHEDULER) || pod.metadata.deletion_timestamp.is_some() {
         return;
@@ -107,17 +132,14 @@ fn bind(context: Context<'_>, pod: &Pod, step: &mut Step) {
             && is_available(n)
             && selected.iter().all(|(k, v)| n.labels().get(*k) == Some(v))
     };
-    let bound = |n: &Node| {
-        let name = n.name_any();
-        let here = |p: &&Pod| node_name(p) == Some(name.as_str());
-        let planned = step
-            .writes
-            .iter()
-            .filter(|w| matches!(w, Write::Bind(_, to) if *to == name));
-        context.cluster.pods.iter().filter(here).count() + planned.count()
-    };
-    let node = context.cluster.nodes.iter().filter(fits).min_by_key(|n| bound(n));
+    let node = context
+        .cluster
+        .nodes
+        .iter()
+        .filter(fits)
+        .min_by_key(|n| load.on(n));
     if let (Some(node), Some(pod)) = (node, PodRef::of(pod)) {
+        load.add(node.metadata.name.as_deref().unwrap_or_default());
         step.writes.push(Write::Bind(pod, node.name_any()));
     }
 }

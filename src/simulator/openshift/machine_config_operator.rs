@@ -5,7 +5,7 @@ use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::util::intstr::IntOrStr
 use kube::ResourceExt;
 
 use super::{
-    Context, MACHINE_CONFIG, Step, UPDATING_TO, annotate, annotation, cluster_version_operator::Turn,
+    Cluster, Context, MACHINE_CONFIG, Step, UPDATING_TO, annotate, annotation, cluster_operators::Turn,
     conditions, node_update, write,
 };
 use crate::{
@@ -20,30 +20,73 @@ use crate::{
 
 /// One reconciliation of all pools and nodes.
 pub(super) fn sync(context: Context<'_>, step: &mut Step) {
-    for pool in &context.cluster.pools {
+    for (index, pool) in context.cluster.pools.iter().enumerate() {
         let mut new = pool.clone();
         render(context, pool, &mut new, step);
-        new.status = Some(status(context, pool));
+        new.status = Some(status(context, index, pool));
         step.update(pool, &new);
     }
     let mut nodes = context.cluster.nodes.clone();
     if !context.faults.hold.pools {
-        for node in &mut nodes {
-            node_update::advance(context, node, step);
+        for (node, pool) in nodes.iter_mut().zip(&context.members.0) {
+            node_update::advance(context, node, context.pool_name(*pool), step);
         }
-        for pool in context.cluster.pools.iter().filter(|p| !p.spec.paused) {
-            assign(context, pool, &mut nodes);
+        for (index, pool) in context.cluster.pools.iter().enumerate() {
+            if !pool.spec.paused {
+                assign(context, index, pool, &mut nodes);
+            }
         }
     }
-    for (old, node) in context.cluster.nodes.iter().zip(&mut nodes) {
-        adopt(context, node);
-        node_update::report_ready(context, node, step);
+    for ((old, node), pool) in context
+        .cluster
+        .nodes
+        .iter()
+        .zip(&mut nodes)
+        .zip(&context.members.0)
+    {
+        adopt(context, *pool, node);
+        node_update::report_ready(context, node, context.pool_name(*pool), step);
         step.update(old, node);
+    }
+}
+
+/// The pool of each node, as an index into the pools: worked out once, since everything asks for it.
+pub(super) struct Members(Vec<Option<usize>>);
+
+impl Members {
+    pub(super) fn of(cluster: &Cluster) -> Self {
+        let index = |node: &Node| {
+            let pool = pool_of(&cluster.pools, node)?;
+            cluster.pools.iter().position(|p| std::ptr::eq(p, pool))
+        };
+        Self(cluster.nodes.iter().map(index).collect())
+    }
+
+    /// Those of `nodes` (all nodes of the cluster, in its order) that are in the pool.
+    fn filter<'a, T: 'a>(
+        &'a self,
+        pool: usize,
+        nodes: impl Iterator<Item = T> + 'a,
+    ) -> impl Iterator<Item = T> + 'a {
+        let with_pool = nodes.zip(&self.0);
+        with_pool
+            .filter(move |(_, of)| **of == Some(pool))
+            .map(|(node, _)| node)
+    }
+}
+
+impl<'a> Context<'a> {
+    fn pool_name(self, pool: Option<usize>) -> &'a str {
+        let pool = pool.and_then(|index| self.cluster.pools.get(index));
+        pool.and_then(|p| p.metadata.name.as_deref()).unwrap_or_default()
     }
 }
 
 /// Sets `spec.configuration` of a pool to the MachineConfig of the release that the machine-config operator runs.
 fn render(context: Context<'_>, pool: &MachineConfigPool, new: &mut MachineConfigPool, step: &mut Step) {
+    if context.faults.degraded_pools.contains_key(&pool.name_any()) {
+        return;
+    }
     let Some(version) = release_to_render(context, pool) else {
         return;
     };
@@ -87,7 +130,8 @@ fn release_to_render(context: Context<'_>, pool: &MachineConfigPool) -> Option<S
     if next.is_empty() || next == runs {
         return Some(runs.to_owned());
     }
-    if !context.faults.hold.control_plane && Turn::of_machine_config(context, operator).is_half_done() {
+    let turn = Turn::present(context, MACHINE_CONFIG);
+    if !context.faults.hold.control_plane && turn.is_some_and(|turn| turn.is_half_done()) {
         return Some(next.to_owned());
     }
     pool.spec.configuration.name.is_empty().then(|| runs.to_owned())
@@ -108,11 +152,11 @@ pub(super) fn pool_of<'a>(pools: &'a [MachineConfigPool], node: &Node) -> Option
 }
 
 /// A node that has just joined was installed with its pool's configuration.
-fn adopt(context: Context<'_>, node: &mut Node) {
+fn adopt(context: Context<'_>, pool: Option<usize>, node: &mut Node) {
     if node.annotations().contains_key(STATE) {
         return;
     }
-    let pool = pool_of(&context.cluster.pools, node);
+    let pool = pool.and_then(|index| context.cluster.pools.get(index));
     let config = pool.map_or("", |p| p.spec.configuration.name.as_str());
     if !config.is_empty() {
         node_update::install(node, config);
@@ -120,11 +164,9 @@ fn adopt(context: Context<'_>, node: &mut Node) {
 }
 
 /// Hands the pool's configuration to as many nodes as may be away.
-fn assign(context: Context<'_>, pool: &MachineConfigPool, nodes: &mut [Node]) {
+fn assign(context: Context<'_>, index: usize, pool: &MachineConfigPool, nodes: &mut [Node]) {
     let wanted = &pool.spec.configuration.name;
-    let pools = &context.cluster.pools;
-    let is_member = |n: &&mut Node| pool_of(pools, n).is_some_and(|p| p.name_any() == pool.name_any());
-    let mut members: Vec<&mut Node> = nodes.iter_mut().filter(is_member).collect();
+    let mut members: Vec<&mut Node> = context.members.filter(index, nodes.iter_mut()).collect();
     if wanted.is_empty() {
         return;
     }
@@ -155,11 +197,12 @@ fn max_unavailable(pool: &MachineConfigPool, count: usize) -> usize {
 }
 
 /// The status of a pool, which follows from its spec and its nodes.
-fn status(context: Context<'_>, pool: &MachineConfigPool) -> MachineConfigPoolStatus {
+fn status(context: Context<'_>, index: usize, pool: &MachineConfigPool) -> MachineConfigPoolStatus {
     let (now, wanted) = (context.now, &pool.spec.configuration.name);
-    let pools = &context.cluster.pools;
-    let is_member = |n: &&Node| pool_of(pools, n).is_some_and(|p| p.name_any() == pool.name_any());
-    let members: Vec<&Node> = context.cluster.nodes.iter().filter(is_member).collect();
+    let members: Vec<&Node> = context
+        .members
+        .filter(index, context.cluster.nodes.iter())
+        .collect();
     let count = |f: &dyn Fn(&Node) -> bool| {
         i64::try_from(members.iter().filter(|n| f(n)).count()).unwrap_or(i64::MAX)
     };
@@ -194,17 +237,24 @@ fn status(context: Context<'_>, pool: &MachineConfigPool) -> MachineConfigPoolSt
         let updating = conditions::truth(!pool.spec.paused);
         conditions::set(all, "Updating", updating, "", &message, now);
     }
-    report_degraded(&members, &mut status, now);
+    let render = context.faults.degraded_pools.get(&pool.name_any());
+    let degraded = conditions::truth(render.is_some() || status.degraded_machine_count > 0);
+    conditions::set(&mut status.conditions, "Degraded", degraded, "", "", now);
+    let (value, reason, message) = match render {
+        None => ("False", "", ""),
+        Some(fault) => ("True", fault.reason.as_str(), fault.message.as_str()),
+    };
+    let all = &mut status.conditions;
+    conditions::set(all, "RenderDegraded", value, reason, message, now);
+    report_nodes(&members, &mut status, now);
     status
 }
 
-fn report_degraded(members: &[&Node], status: &mut MachineConfigPoolStatus, now: jiff::Timestamp) {
+fn report_nodes(members: &[&Node], status: &mut MachineConfigPoolStatus, now: jiff::Timestamp) {
     let count = status.degraded_machine_count;
     let all = &mut status.conditions;
-    conditions::set(all, "RenderDegraded", "False", "", "", now);
     if count == 0 {
         conditions::set(all, "NodeDegraded", "False", "", "", now);
-        conditions::set(all, "Degraded", "False", "", "", now);
         return;
     }
     let reasons: Vec<String> = members
@@ -220,11 +270,10 @@ fn report_degraded(members: &[&Node], status: &mut MachineConfigPoolStatus, now:
         .collect();
     let reason = format!("{count} nodes are reporting degraded status on sync");
     conditions::set(all, "NodeDegraded", "True", &reason, &reasons.join(", "), now);
-    conditions::set(all, "Degraded", "True", "", "", now);
 }
 
 /// What keeps the machine-config operator from reporting `version`: the first required pool that is not there yet.
-pub(super) fn unfinished_required_pool(cluster: &super::Cluster, version: &str) -> Option<String> {
+pub(super) fn unfinished_required_pool(cluster: &Cluster, version: &str) -> Option<String> {
     let required = cluster.pools.iter().filter(|p| p.is_required_for_upgrade());
     required
         .filter(|pool| !has_reached(pool, version))
@@ -248,7 +297,7 @@ fn has_reached(pool: &MachineConfigPool, version: &str) -> bool {
 }
 
 /// Whether every pool has its rendered configuration and a status, every node its annotations: the cluster is usable.
-pub(super) fn is_settled(cluster: &super::Cluster) -> bool {
+pub(super) fn is_settled(cluster: &Cluster) -> bool {
     let operators: &[ClusterOperator] = &cluster.operators;
     operators.iter().all(|o| !o.conditions().is_empty())
         && cluster

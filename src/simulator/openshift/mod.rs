@@ -4,15 +4,20 @@
 //! All state is in API objects (status, and annotations `simulated.openshift.io/…`): a simulator that starts anew
 //! carries on where the last one stopped. Every write names the resourceVersion that it was decided from.
 
+mod api_server;
+pub mod cluster_operators;
 pub mod cluster_version_operator;
 pub mod conditions;
 pub mod drain;
+pub mod durations;
 pub mod faults;
+pub mod graph;
 pub mod initial;
 pub mod kubelet;
 pub mod machine_config_operator;
 pub mod node_update;
 pub mod releases;
+pub mod settings;
 #[cfg(test)]
 mod tests;
 pub mod write;
@@ -21,7 +26,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::{Resource, ResourceExt};
 
-use self::{faults::Faults, write::Write};
+pub use self::settings::{Patience, Settings};
+use self::{faults::Faults, machine_config_operator::Members, write::Write};
 use crate::openshift::{
     cluster_operator::ClusterOperator, cluster_version::ClusterVersion, infrastructure::Infrastructure,
     machine_config::MachineConfig, machine_config_pool::MachineConfigPool,
@@ -39,6 +45,10 @@ pub const SINCE: &str = "simulated.openshift.io/since";
 pub const EVICTED_AT: &str = "simulated.openshift.io/evicted-at";
 /// The ClusterOperator that updates last, and renders the pools' configurations in its turn.
 pub const MACHINE_CONFIG: &str = "machine-config";
+/// Namespace of the ConfigMap with the acknowledged admin gates.
+pub const CONFIG_NAMESPACE: &str = "openshift-config";
+/// Its name.
+pub const ADMIN_ACKS: &str = "admin-acks";
 
 /// What the simulator sees. Lists are sorted by name, so that the same cluster gives the same writes.
 #[derive(Clone, Debug, Default)]
@@ -59,52 +69,15 @@ pub struct Cluster {
     pub infrastructure: Option<Infrastructure>,
     /// The ConfigMap that switches faults on and off, see [`faults`].
     pub controls: Option<ConfigMap>,
+    /// ConfigMap `openshift-config/admin-acks`: what administrators have acknowledged.
+    pub admin_acks: Option<ConfigMap>,
 }
 
-/// How long things take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Retrieving and verifying a release.
-    pub retrieve: SignedDuration,
-    /// All ClusterOperators together, without the wait for the required pools.
-    pub control_plane: SignedDuration,
-    /// One node: a quarter at least for the drain, the rest for the reboot.
-    pub node: SignedDuration,
-    /// Between two attempts to evict the pods of a node.
-    pub evict_retry: SignedDuration,
-    /// A pod's end, unless its own grace period is shorter.
-    pub pod_stop: SignedDuration,
-    /// Between two heartbeats of a node; `None` = nodes never renew it (for virtual time).
-    pub heartbeat: Option<SignedDuration>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            retrieve: SignedDuration::from_secs(2),
-            control_plane: SignedDuration::from_secs(15),
-            node: SignedDuration::from_secs(5),
-            evict_retry: SignedDuration::from_secs(1),
-            pod_stop: SignedDuration::from_millis(500),
-            heartbeat: Some(SignedDuration::from_secs(20)),
-        }
-    }
-}
-
-impl Settings {
-    /// All durations divided by `speed`, but for the heartbeat, which real controllers watch in real time.
-    #[must_use]
-    pub fn faster(&self, speed: f64) -> Self {
-        let scale =
-            |d: SignedDuration| SignedDuration::try_from_secs_f64(d.as_secs_f64() / speed).unwrap_or(d);
-        Self {
-            retrieve: scale(self.retrieve),
-            control_plane: scale(self.control_plane),
-            node: scale(self.node),
-            evict_retry: scale(self.evict_retry),
-            pod_stop: scale(self.pod_stop),
-            heartbeat: self.heartbeat,
-        }
+impl Cluster {
+    /// Whether the control plane is one machine.
+    fn is_single_node(&self) -> bool {
+        let topology = self.infrastructure.as_ref().and_then(|i| i.status.as_ref());
+        topology.is_some_and(|s| s.control_plane_topology == "SingleReplica")
     }
 }
 
@@ -117,15 +90,21 @@ pub struct Step {
     pub wake_at: Option<Timestamp>,
     /// Controls that can't be read, for the log.
     pub problems: Vec<String>,
+    /// The API server answers nobody until then, because it is itself being updated or rebooted. There are no writes, and
+    /// who simulates the API server refuses everybody else's too. Against a real API server this has no meaning.
+    pub api_server_back_at: Option<Timestamp>,
 }
 
 impl Step {
     /// Writes what differs, if anything does.
     fn update<K>(&mut self, old: &K, new: &K)
     where
-        K: Resource<DynamicType = ()> + serde::Serialize,
+        K: Resource<DynamicType = ()> + serde::Serialize + PartialEq,
     {
-        self.writes.extend(write::update(old, new));
+        // Comparing is much cheaper than writing both down, and mostly nothing differs.
+        if old != new {
+            self.writes.extend(write::update(old, new));
+        }
     }
 
     fn wake(&mut self, at: Timestamp) {
@@ -147,6 +126,7 @@ impl Step {
 struct Context<'a> {
     cluster: &'a Cluster,
     faults: &'a Faults,
+    members: &'a Members,
     settings: &'a Settings,
     now: Timestamp,
 }
@@ -157,6 +137,7 @@ pub fn next(cluster: &Cluster, now: Timestamp, settings: &Settings) -> Step {
     let context = Context {
         cluster,
         faults: &faults,
+        members: &Members::of(cluster),
         settings,
         now,
     };
@@ -164,6 +145,11 @@ pub fn next(cluster: &Cluster, now: Timestamp, settings: &Settings) -> Step {
         problems,
         ..Step::default()
     };
+    step.api_server_back_at = api_server::away_until(context, &mut step);
+    if let Some(at) = step.api_server_back_at {
+        step.wake(at);
+        return step;
+    }
     cluster_version_operator::sync(context, &mut step);
     machine_config_operator::sync(context, &mut step);
     kubelet::sync(context, &mut step);

@@ -6,7 +6,10 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::ResourceExt;
 
 use super::{Context, SINCE, Step, annotate, annotation, conditions, drain, instant};
-use crate::openshift::node::{CURRENT_CONFIG, DESIRED_CONFIG, STATE};
+use crate::{
+    api::duration,
+    openshift::node::{CURRENT_CONFIG, DESIRED_CONFIG, STATE},
+};
 
 /// Annotation: why a node is degraded.
 pub const REASON: &str = "machineconfiguration.openshift.io/reason";
@@ -29,6 +32,11 @@ pub fn is_done(node: &Node) -> bool {
 /// Its update failed.
 pub fn is_degraded(node: &Node) -> bool {
     matches!(annotation(node, STATE), "Degraded" | "Unreconcilable")
+}
+
+/// In the middle of a reboot.
+pub(super) fn is_rebooting(node: &Node) -> bool {
+    annotation(node, STATE) == "Rebooting"
 }
 
 /// Condition Ready is True.
@@ -57,38 +65,39 @@ pub fn install(node: &mut Node, config: &str) {
 }
 
 /// Takes the next step of a node's update, if one is due.
-pub(super) fn advance(context: Context<'_>, node: &mut Node, step: &mut Step) {
-    let now = context.now;
+pub(super) fn advance(context: Context<'_>, node: &mut Node, pool: &str, step: &mut Step) {
+    let (now, name) = (context.now, node.name_any());
     let desired = annotation(node, DESIRED_CONFIG).to_owned();
     let is_behind = annotation(node, CURRENT_CONFIG) != desired;
-    let fault = context.faults.degraded_nodes.get(&node.name_any());
     let since = instant(node, SINCE).unwrap_or(now);
     let drained = annotation(node, LAST_APPLIED_DRAIN).to_owned();
     let state = annotation(node, STATE).to_owned();
+    let times = Times::of(context, node, pool);
+    let failure = failure(context, &name, drained == format!("drain-{desired}"), since, step);
+    let is_lost = context.faults.lost_nodes.contains_key(&name);
     match state.as_str() {
         "Done" if is_behind => {
             annotate(node, STATE, "Working");
             annotate(node, DESIRED_DRAIN, format!("drain-{desired}"));
             annotate(node, SINCE, now.to_string());
         }
-        "Working" if is_behind && fault.is_some() => {
-            let message = fault.map(|f| format!("{}: {}", f.reason, f.message));
-            annotate(node, REASON, message.unwrap_or_default());
+        "Working" if is_behind && failure.is_some() => {
+            annotate(node, REASON, failure.unwrap_or_default());
             annotate(node, STATE, "Degraded");
         }
-        "Degraded" if fault.is_none() => {
+        "Degraded" if failure.is_none() => {
             annotate(node, REASON, "");
             annotate(node, STATE, "Working");
         }
         "Working"
             if is_behind
                 && drained == format!("drain-{desired}")
-                && step.has_passed(since, drain_time(context), now) =>
+                && step.has_passed(since, times.drain, now) =>
         {
             annotate(node, STATE, "Rebooting");
             annotate(node, SINCE, now.to_string());
         }
-        "Rebooting" if step.has_passed(since, context.settings.node - drain_time(context), now) => {
+        "Rebooting" if !is_lost && step.has_passed(since, times.reboot, now) => {
             annotate(node, CURRENT_CONFIG, &desired);
             annotate(node, STATE, "Working");
             annotate(node, DESIRED_DRAIN, format!("uncordon-{desired}"));
@@ -105,19 +114,68 @@ pub(super) fn advance(context: Context<'_>, node: &mut Node, step: &mut Step) {
     }
 }
 
-/// The shortest time that a drain takes, also where there is nothing to evict.
-fn drain_time(context: Context<'_>) -> SignedDuration {
-    context.settings.node / 4
+/// Why a node's update does not go on, if it does not: a fault, or a drain that takes too long.
+fn failure(
+    context: Context<'_>,
+    name: &str,
+    is_drained: bool,
+    since: Timestamp,
+    step: &mut Step,
+) -> Option<String> {
+    if let Some(fault) = context.faults.degraded_nodes.get(name) {
+        return Some(format!("{}: {}", fault.reason, fault.message));
+    }
+    let limit = context.settings.patience?.drain;
+    (!is_drained && step.has_passed(since, limit, context.now)).then(|| {
+        format!(
+            "failed to drain node: {name} after {}. Please see machine-config-controller logs for more information",
+            duration::format(limit)
+        )
+    })
+}
+
+/// How long the parts of a node's update take.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    /// At least, also where there is nothing to evict.
+    drain: SignedDuration,
+    /// Exactly.
+    pub(super) reboot: SignedDuration,
+}
+
+impl Times {
+    pub(super) fn of(context: Context<'_>, node: &Node, pool: &str) -> Self {
+        let settings = context.settings;
+        let range = settings.node_of_pool.get(pool).unwrap_or(&settings.node);
+        let about = [
+            "node",
+            node.metadata.name.as_deref().unwrap_or_default(),
+            annotation(node, DESIRED_CONFIG),
+        ];
+        let whole = range.draw(settings.seed, &about);
+        let drain = whole / 4;
+        Self {
+            drain,
+            reboot: whole - drain,
+        }
+    }
 }
 
 /// What the kubelet says: Ready, but for a reboot or a fault, and again every heartbeat.
-pub(super) fn report_ready(context: Context<'_>, node: &mut Node, step: &mut Step) {
+pub(super) fn report_ready(context: Context<'_>, node: &mut Node, pool: &str, step: &mut Step) {
     let now = conditions::time(context.now);
-    let is_rebooting = annotation(node, STATE) == "Rebooting";
-    let (status, reason, message) = match context.faults.not_ready_nodes.get(&node.name_any()) {
+    let (faults, name) = (context.faults, node.name_any());
+    let is_rebooting = is_rebooting(node);
+    let lost = faults.lost_nodes.get(&name).filter(|_| is_rebooting);
+    let is_overdue = lost.is_some() && {
+        let since = instant(node, SINCE).unwrap_or(context.now);
+        step.has_passed(since, Times::of(context, node, pool).reboot, context.now)
+    };
+    let (status, reason, message) = match (lost, faults.not_ready_nodes.get(&name)) {
+        (Some(fault), _) if is_overdue => ("Unknown", "NodeStatusUnknown", fault.message.as_str()),
         _ if is_rebooting => ("False", "KubeletNotReady", "the simulated node reboots"),
-        Some(fault) => ("Unknown", "NodeStatusUnknown", fault.message.as_str()),
-        None => ("True", "KubeletReady", "kubelet is posting ready status"),
+        (_, Some(fault)) => ("Unknown", "NodeStatusUnknown", fault.message.as_str()),
+        (_, None) => ("True", "KubeletReady", "kubelet is posting ready status"),
     };
     let old = ready_condition(node).cloned();
     let same = old.as_ref().filter(|c| c.status == status);

@@ -6,8 +6,8 @@ use semver::Version;
 use serde_json::json;
 
 use super::{
-    conditions,
-    faults::{Fault, Faults},
+    Context, Step, conditions,
+    faults::{self, Fault},
 };
 use crate::{
     api::names,
@@ -35,26 +35,15 @@ pub fn release(version: &str) -> Release {
     }
 }
 
-/// Lists the updates newer than `current` that the update service offers, or says why it does not know.
-pub fn retrieve_updates(
+/// Lists the updates that the update service offers, or says why it does not know.
+pub(super) fn retrieve_updates(
     channel: &str,
-    current: &str,
-    faults: &Faults,
+    context: Context<'_>,
     status: &mut ClusterVersionStatus,
-    now: Timestamp,
+    step: &mut Step,
 ) {
-    let failure = if channel.is_empty() {
-        Some((
-            "NoChannel",
-            "The update channel has not been configured.".to_owned(),
-        ))
-    } else {
-        faults.update_service.as_ref().map(|f| {
-            let message = format!("Unable to retrieve available updates: {}", f.message);
-            (f.reason.as_str(), message)
-        })
-    };
-    if let Some((reason, message)) = failure {
+    let now = context.now;
+    if let Some((reason, message)) = retrieval_failure(channel, context, status) {
         status.available_updates = None;
         status.conditional_updates = Vec::new();
         conditions::set(
@@ -67,22 +56,78 @@ pub fn retrieve_updates(
         );
         return;
     }
-    let newer = |v: &&String| compare(v, current).is_gt();
-    let mut offers: Vec<&String> = faults.offers(channel).iter().filter(newer).collect();
-    offers.sort_by(|a, b| compare(b, a));
-    offers.dedup();
-    offers.retain(|v| !faults.conditional_offers.contains_key(*v));
-    status.available_updates = Some(offers.into_iter().map(|v| release(v)).collect());
-    let risky = faults.conditional_offers.iter().filter(|(v, _)| newer(v));
-    let mut risky: Vec<_> = risky.map(|(v, f)| conditional(v, f, status, now)).collect();
-    risky.sort_by(|a, b| compare(&b.release.version, &a.release.version));
+    let (recommended, risky) = offers(channel, &status.desired.version, context, step);
+    status.available_updates = Some(recommended.into_iter().map(|v| release(&v)).collect());
+    let risky = risky
+        .iter()
+        .map(|(v, risks)| conditional(v, risks, status, now))
+        .collect();
     status.conditional_updates = risky;
     conditions::set(&mut status.conditions, "RetrievedUpdates", "True", "", "", now);
 }
 
+/// Why it is not known what there is: reason and message.
+fn retrieval_failure<'a>(
+    channel: &str,
+    context: Context<'a>,
+    status: &ClusterVersionStatus,
+) -> Option<(&'a str, String)> {
+    if channel.is_empty() {
+        let message = "The update channel has not been configured.".to_owned();
+        return Some(("NoChannel", message));
+    }
+    if let Some(fault) = &context.faults.update_service {
+        let message = format!("Unable to retrieve available updates: {}", fault.message);
+        return Some((fault.reason.as_str(), message));
+    }
+    let current = &status.desired.version;
+    (!context.faults.graph.knows(current, channel)).then(|| {
+        let message = format!(
+            "Unable to retrieve available updates: currently reconciling cluster version {current} not found in the {channel:?} channel"
+        );
+        ("VersionNotFound", message)
+    })
+}
+
+/// Versions that are recommended, and versions with their risks; newest first.
+type Offers = (Vec<String>, Vec<(String, Vec<Fault>)>);
+
+fn offers(channel: &str, current: &str, context: Context<'_>, step: &mut Step) -> Offers {
+    let faults = context.faults;
+    let plain = faults
+        .offers(channel)
+        .iter()
+        .chain(faults.conditional_offers.keys());
+    let mut all: Vec<String> = plain.filter(|v| compare(v, current).is_gt()).cloned().collect();
+    all.extend(faults.graph.updates(channel, current, context.now, step));
+    all.sort_by(|a, b| compare(b, a));
+    all.dedup();
+    let risks_of = |version: &String| {
+        let known = faults.graph.risks_of(version).iter();
+        let risks: Vec<Fault> = known
+            .chain(faults.conditional_offers.get(version))
+            .cloned()
+            .collect();
+        (version.clone(), risks)
+    };
+    let (risky, plain): (Vec<_>, Vec<_>) = all.iter().map(risks_of).partition(|(_, risks)| !risks.is_empty());
+    let mut recommended: Vec<String> = plain.into_iter().map(|(version, _)| version).collect();
+    if recommended.is_empty() && faults.graph.always_an_update {
+        recommended.extend(next_patch(current));
+    }
+    (recommended, risky)
+}
+
+fn next_patch(current: &str) -> Option<String> {
+    let Version {
+        major, minor, patch, ..
+    } = Version::parse(current).ok()?;
+    Some(Version::new(major, minor, patch + 1).to_string())
+}
+
 fn conditional(
     version: &str,
-    fault: &Fault,
+    risks: &[Fault],
     status: &ClusterVersionStatus,
     now: Timestamp,
 ) -> ConditionalUpdate {
@@ -91,25 +136,61 @@ fn conditional(
         .iter()
         .find(|c| c.release.version == version);
     let mut recommended = old.map(|c| c.conditions.clone()).unwrap_or_default();
+    let messages: Vec<&str> = risks.iter().map(|r| r.message.as_str()).collect();
+    let reason = match risks {
+        [only] => only.reason.as_str(),
+        _ => "MultipleReasons",
+    };
     conditions::set(
         &mut recommended,
         "Recommended",
         "False",
-        &fault.reason,
-        &fault.message,
+        reason,
+        &messages.join("\n\n"),
         now,
     );
-    let rules = json!([{"type": "Always"}]);
+    let risk = |fault: &Fault| Risk {
+        name: fault.reason.clone(),
+        message: fault.message.clone(),
+        url: format!("https://issues.redhat.com/browse/{}", fault.reason),
+        other: [("matchingRules".to_owned(), json!([{"type": "Always"}]))]
+            .into_iter()
+            .collect(),
+    };
     ConditionalUpdate {
         release: release(version),
-        risks: vec![Risk {
-            name: fault.reason.clone(),
-            message: fault.message.clone(),
-            url: format!("https://issues.redhat.com/browse/{}", fault.reason),
-            other: [("matchingRules".to_owned(), rules)].into_iter().collect(),
-        }],
+        risks: risks.iter().map(risk).collect(),
         conditions: recommended,
     }
+}
+
+/// Why the cluster is not Upgradeable: what was switched on, and admin gates of the installed minor that nobody has
+/// acknowledged.
+pub(super) fn not_upgradeable(context: Context<'_>, status: &ClusterVersionStatus) -> Option<Fault> {
+    let installed = status.history.iter().find(|h| h.is_completed())?;
+    let minor = Version::parse(&installed.version)
+        .ok()
+        .map(|v| (v.major, v.minor));
+    let acks = context.cluster.admin_acks.as_ref().and_then(|c| c.data.as_ref());
+    let is_open = |key: &str| acks.and_then(|all| all.get(key)).is_none_or(|v| v != "true");
+    let gates = context.faults.admin_gates.iter();
+    let mut all: Vec<&Fault> = gates
+        .filter(|(key, _)| faults::gated_minor(key).ok() == minor && is_open(key))
+        .map(|(_, gate)| gate)
+        .collect();
+    // Several gates have one reason; with anything else there are several.
+    let fault = context.faults.not_upgradeable.as_ref();
+    let reason = match (fault, all.first().copied()) {
+        (Some(_), Some(_)) => "MultipleReasons",
+        (Some(one), None) | (None, Some(one)) => &one.reason,
+        (None, None) => return None,
+    };
+    all.extend(fault);
+    let messages: Vec<&str> = all.iter().map(|f| f.message.as_str()).collect();
+    Some(Fault {
+        reason: reason.to_owned(),
+        message: messages.join("; "),
+    })
 }
 
 /// What `spec.desiredUpdate` asks for.
@@ -209,11 +290,11 @@ pub struct Refusal {
 }
 
 /// Loads and checks a release as the cluster-version operator does. `force` skips signatures and preconditions.
-pub fn verify(
+pub(super) fn verify(
     release: &Release,
     force: bool,
     status: &ClusterVersionStatus,
-    faults: &Faults,
+    context: Context<'_>,
 ) -> Result<(), Refusal> {
     let payload = version_in(&release.image, &release.version, status);
     let payload = match payload {
@@ -234,7 +315,7 @@ pub fn verify(
         );
         return Err(refusal("VerifyPayloadVersion", release, &failure));
     }
-    if let Some(f) = faults.reject.get(&release.version)
+    if let Some(f) = context.faults.rejection(&release.version)
         && !(force && f.reason == "PreconditionChecks")
     {
         let failure = if f.reason == "PreconditionChecks" {
@@ -245,7 +326,7 @@ pub fn verify(
         return Err(refusal(&f.reason, release, &failure));
     }
     let current = status.history.first().map_or("", |h| h.version.as_str());
-    match failed_precondition(&payload, current, status, faults) {
+    match failed_precondition(&payload, current, status, context) {
         Some(failure) if !force => Err(refusal("PreconditionChecks", release, &failure)),
         Some(_) | None => Ok(()),
     }
@@ -279,7 +360,7 @@ fn failed_precondition(
     target: &str,
     current: &str,
     status: &ClusterVersionStatus,
-    faults: &Faults,
+    context: Context<'_>,
 ) -> Option<String> {
     let (to, from) = (Version::parse(target).ok()?, Version::parse(current).ok()?);
     if to < from {
@@ -301,7 +382,7 @@ fn failed_precondition(
             &message,
         ));
     }
-    let upgradeable = faults.not_upgradeable.as_ref()?;
+    let upgradeable = not_upgradeable(context, status)?;
     ((to.major, to.minor) != (from.major, from.minor)).then(|| {
         let message = format!(
             "Cluster should not be upgraded between minor versions: {}",

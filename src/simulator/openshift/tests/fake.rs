@@ -42,11 +42,13 @@ impl Fake {
         };
         let initial = Initial {
             from_version: "4.18.3".to_owned(),
-            offers: vec!["4.18.4".to_owned(), "4.18.5".to_owned()],
-            nodes: [("master", 3), ("worker", 3), ("x-app-night", 2)]
-                .map(|(pool, n)| (pool.to_owned(), n))
+            channel: None,
+            controls: [("offers".to_owned(), "4.18.4,4.18.5".to_owned())].into(),
+            pools: [("master", 3), ("worker", 3), ("x-app-night", 2)]
+                .map(|(pool, n)| initial::Pool::of(pool, n))
                 .into(),
-            with_infrastructure: true,
+            operators: initial::operators(),
+            topology: Some("HighlyAvailable".to_owned()),
         };
         for _ in 0..20 {
             let missing = initial::ensure(&fake.cluster, &initial, fake.now);
