@@ -1,7 +1,8 @@
 //! A cluster that is not there: OpenShift's operators, simulated against any Kubernetes API.
 //!
-//! [`openshift`] decides (pure: objects and the time in, writes out), [`prepare`] and [`driver`] talk to the API. What the
-//! cluster's monitoring answers is in [`prometheus`], pure as well.
+//! [`openshift`] decides (pure: objects and the time in, writes out), [`prepare`] and [`driver`] talk to the API.
+//! [`scenario`] says which cluster it is and what happens to it, [`prometheus`] what its monitoring answers; both are pure
+//! as well.
 
 pub mod api;
 pub mod batch;
@@ -10,3 +11,4 @@ pub mod openshift;
 pub mod operator;
 pub mod prepare;
 pub mod prometheus;
+pub mod scenario;
