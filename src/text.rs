@@ -1,6 +1,8 @@
-//! How times read in messages for people.
+//! How times and durations read in messages for people.
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+
+use crate::api::duration;
 
 /// A time for people: local and in UTC, such as `Tue 2026-11-24 22:00 (Europe/Zurich) / 2026-11-24 21:00 UTC`.
 ///
@@ -18,6 +20,17 @@ pub fn time(t: Timestamp, zone: &TimeZone) -> String {
         Some(name) => format!("{local_text} ({name}) / {}", t.strftime(minutes)),
         None => format!("{local_text} ({}) / {}", local.offset(), t.strftime(minutes)),
     }
+}
+
+/// A duration for people, as it would be written in a resource: `2h31m`, `12m5s`, `45s`. Without parts that are too small
+/// to matter, and cut, not rounded.
+pub fn duration(d: SignedDuration) -> String {
+    let unit = if d.unsigned_abs() >= SignedDuration::from_hours(1).unsigned_abs() {
+        60
+    } else {
+        1
+    };
+    duration::format(SignedDuration::from_secs(d.as_secs() / unit * unit))
 }
 
 #[cfg(test)]
@@ -42,5 +55,16 @@ mod tests {
     fn times_read_in_local_time_and_utc(#[case] zone: &str, #[case] t: &str, #[case] expected: &str) {
         let zone = Zones::bundled(zone).unwrap().default_zone().clone();
         assert_eq!(time(t.parse().unwrap(), &zone), expected);
+    }
+
+    #[rstest]
+    #[case(0, "0s")]
+    #[case(45_999, "45s")]
+    #[case(725_000, "12m5s")]
+    #[case(3_599_000, "59m59s")]
+    #[case(9_119_000, "2h31m")]
+    #[case(7_200_000, "2h")]
+    fn durations_leave_out_what_does_not_matter(#[case] milliseconds: i64, #[case] expected: &str) {
+        assert_eq!(duration(SignedDuration::from_millis(milliseconds)), expected);
     }
 }
