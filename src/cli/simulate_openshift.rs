@@ -15,7 +15,7 @@ use crate::{
     api::duration::GoDuration,
     clock::Clock,
     simulator::{
-        driver::{self, Simulation},
+        driver::{self, News, Simulation},
         openshift::{
             Settings,
             initial::{self, Initial, Pool},
@@ -181,6 +181,11 @@ async fn simulate(args: &SimulateOpenshift, client: Client) -> Result<(), Error>
         clock: Clock::System,
         idle: Simulation::IDLE,
     };
-    driver::run(client, &simulation, || println!("simulated cluster is ready")).await;
+    let tell = |news| match news {
+        News::Ready => println!("simulated cluster is ready"),
+        // A real API server cannot be told to go.
+        News::ApiServerAway(_) => {}
+    };
+    driver::run(client, &simulation, tell).await;
     Ok(())
 }

@@ -9,6 +9,7 @@ use futures::{
     future::join_all,
     stream::{BoxStream, select_all},
 };
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -197,8 +198,17 @@ impl Simulation {
     pub const IDLE: Duration = Duration::from_secs(5);
 }
 
-/// Simulates until dropped. `on_ready` is called once, when the initial cluster is there.
-pub async fn run(client: Client, simulation: &Simulation, mut on_ready: impl FnMut()) {
+/// What who simulates is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The initial cluster is there. Told once.
+    Ready,
+    /// The API server is being updated, and should answer nobody until then. Against a real one this has no meaning.
+    ApiServerAway(Timestamp),
+}
+
+/// Simulates until dropped.
+pub async fn run(client: Client, simulation: &Simulation, mut on_news: impl FnMut(News)) {
     let Simulation {
         initial,
         settings,
@@ -230,10 +240,13 @@ pub async fn run(client: Client, simulation: &Simulation, mut on_ready: impl FnM
             if !is_ready {
                 if initial::is_ready(&cluster, initial, now) && writes.is_empty() {
                     is_ready = true;
-                    on_ready();
+                    on_news(News::Ready);
                 } else {
                     writes = merge(initial::ensure(&cluster, initial, now), writes);
                 }
+            }
+            if let Some(until) = step.api_server_back_at {
+                on_news(News::ApiServerAway(until));
             }
             if let Some(at) = step.wake_at {
                 wait = wait.min(at.duration_since(now).try_into().unwrap_or_default());

@@ -13,3 +13,4 @@ pub mod prepare;
 pub mod prometheus;
 pub mod rehearsal;
 pub mod scenario;
+pub mod simulation;

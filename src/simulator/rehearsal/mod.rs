@@ -11,6 +11,7 @@ pub mod config;
 pub mod job;
 pub mod recording;
 pub mod report;
+pub mod run;
 pub mod story;
 pub mod timeline;
 pub mod warnings;
