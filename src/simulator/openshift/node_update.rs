@@ -73,7 +73,9 @@ pub(super) fn advance(context: Context<'_>, node: &mut Node, pool: &str, step: &
     let drained = annotation(node, LAST_APPLIED_DRAIN).to_owned();
     let state = annotation(node, STATE).to_owned();
     let times = Times::of(context, node, pool);
-    let failure = failure(context, &name, drained == format!("drain-{desired}"), since, step);
+    // Only a drain that is under way can take too long.
+    let drains = is_behind && state != "Done" && drained != format!("drain-{desired}");
+    let failure = failure(context, &name, drains.then_some(since), step);
     let is_lost = context.faults.lost_nodes.contains_key(&name);
     match state.as_str() {
         "Done" if is_behind => {
@@ -118,15 +120,14 @@ pub(super) fn advance(context: Context<'_>, node: &mut Node, pool: &str, step: &
 fn failure(
     context: Context<'_>,
     name: &str,
-    is_drained: bool,
-    since: Timestamp,
+    drains_since: Option<Timestamp>,
     step: &mut Step,
 ) -> Option<String> {
     if let Some(fault) = context.faults.degraded_nodes.get(name) {
         return Some(format!("{}: {}", fault.reason, fault.message));
     }
     let limit = context.settings.patience?.drain;
-    (!is_drained && step.has_passed(since, limit, context.now)).then(|| {
+    step.has_passed(drains_since?, limit, context.now).then(|| {
         format!(
             "failed to drain node: {name} after {}. Please see machine-config-controller logs for more information",
             duration::format(limit)

@@ -1,6 +1,8 @@
 //! The whole simulator in virtual time.
 
 mod fake;
+mod faults_in_time;
+mod graph_in_time;
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

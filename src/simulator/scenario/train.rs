@@ -28,7 +28,6 @@ pub(super) struct Train {
 impl Train {
     /// The newest releases of each minor that has appeared by `now`.
     pub(super) fn releases(&self, now: Timestamp) -> Vec<Version> {
-        let minors = (0_u64..).take_while(|n| self.appears(*n, 0) <= now);
         let of_minor = |minor: u64| {
             // A z-stream moves by less than the time between two: looking one further than the average is enough.
             let age = now.duration_since(self.birth(minor)).min(LIFE);
@@ -37,24 +36,31 @@ impl Train {
             out.take(usize::try_from(OFFERED).unwrap_or(1))
                 .map(move |z| self.version(minor, z))
         };
-        let mut all: Vec<Version> = minors.flat_map(of_minor).collect();
+        let mut all: Vec<Version> = self.minors(now).flat_map(of_minor).collect();
         all.sort();
         all
     }
 
     /// When the list changes, until `end`.
     pub(super) fn changes(&self, end: Timestamp) -> Vec<Timestamp> {
-        let minors = (0_u64..).take_while(|n| self.appears(*n, 0) <= end);
         let of_minor = |minor: u64| {
             let last = periods(LIFE, self.every) + 1;
             (0..=last)
                 .map(move |z| self.appears(minor, z))
                 .take_while(move |at| *at <= end)
         };
-        let mut all: Vec<Timestamp> = minors.flat_map(of_minor).filter(|at| *at > self.start).collect();
+        let all = self.minors(end).flat_map(of_minor);
+        let mut all: Vec<Timestamp> = all.filter(|at| *at > self.start).collect();
         all.sort();
         all.dedup();
         all
+    }
+
+    /// The minors that have appeared by `now`, counted from the installed one.
+    fn minors(&self, now: Timestamp) -> impl Iterator<Item = u64> {
+        // The end of time stands for whatever comes later.
+        let appeared = move |n: &u64| self.birth(*n) <= now && self.birth(*n) < Timestamp::MAX;
+        (0_u64..).take_while(appeared)
     }
 
     /// When a minor's first z-stream appears, on average; the installed minor's next one is there from the start.
@@ -165,7 +171,7 @@ mod tests {
     #[test]
     fn the_list_changes_exactly_when_it_is_said_to() {
         let train = train(3);
-        let end = day(&train, 60);
+        let end = day(&train, 20);
         let changes = train.changes(end);
         let mut now = train.start;
         let mut seen = Vec::new();

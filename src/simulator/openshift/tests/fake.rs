@@ -13,7 +13,10 @@ use super::super::{
     initial::{self, Initial},
     *,
 };
-use crate::openshift::cluster_version::Update;
+use crate::{
+    openshift::cluster_version::Update,
+    simulator::scenario::{Scenario, Timeline},
+};
 
 /// A cluster, its clock, and the writes that were made.
 pub(super) struct Fake {
@@ -29,16 +32,9 @@ pub(super) struct Fake {
 impl Fake {
     /// A ready cluster with pods on two nodes.
     pub(super) fn ready() -> Self {
-        let mut fake = Self {
-            cluster: Cluster::default(),
-            settings: Settings {
-                heartbeat: None,
-                ..Settings::default()
-            },
-            now: Timestamp::from_str("2026-11-24T21:00:00.25Z").unwrap(),
-            revision: 0,
-            evictions: Vec::new(),
-            away: std::collections::BTreeMap::new(),
+        let settings = Settings {
+            heartbeat: None,
+            ..Settings::default()
         };
         let initial = Initial {
             from_version: "4.18.3".to_owned(),
@@ -50,14 +46,41 @@ impl Fake {
             operators: initial::operators(),
             topology: Some("HighlyAvailable".to_owned()),
         };
+        Self::of(&initial, settings)
+    }
+
+    /// The cluster of a scenario, which begins at 21:00, with its durations.
+    pub(super) fn of_scenario(scenario: &str, seed: u64) -> Self {
+        let scenario = Scenario::parse(std::path::Path::new("s.yaml"), scenario).unwrap();
+        let start = Timestamp::from_str("2026-11-24T21:00:00Z").unwrap();
+        let timeline = Timeline::new(
+            scenario,
+            start,
+            later(start, SignedDuration::from_hours(24)),
+            seed,
+        )
+        .unwrap();
+        Self::of(&timeline.initial(true), timeline.settings())
+    }
+
+    /// A ready cluster.
+    fn of(initial: &Initial, settings: Settings) -> Self {
+        let mut fake = Self {
+            cluster: Cluster::default(),
+            settings,
+            now: Timestamp::from_str("2026-11-24T21:00:00.25Z").unwrap(),
+            revision: 0,
+            evictions: Vec::new(),
+            away: std::collections::BTreeMap::new(),
+        };
         for _ in 0..20 {
-            let missing = initial::ensure(&fake.cluster, &initial, fake.now);
+            let missing = initial::ensure(&fake.cluster, initial, fake.now);
             for write in missing {
                 fake.apply(write);
             }
             fake.settle();
         }
-        assert!(initial::is_ready(&fake.cluster, &initial, fake.now));
+        assert!(initial::is_ready(&fake.cluster, initial, fake.now));
         fake
     }
 
