@@ -1,6 +1,8 @@
 //! The machine-config operator: renders the pools' configurations, hands them to the nodes within `maxUnavailable`,
 //! and reports the pools' status. What then happens on a node is in [`super::node_update`].
 
+use std::borrow::Cow;
+
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::util::intstr::IntOrString};
 use kube::ResourceExt;
 
@@ -26,10 +28,13 @@ pub(super) fn sync(context: Context<'_>, step: &mut Step) {
         new.status = Some(status(context, index, pool));
         step.update(pool, &new);
     }
-    let mut nodes = context.cluster.nodes.clone();
+    // Of many nodes few are updated at a time: only what is changed is copied.
+    let mut nodes: Vec<Cow<'_, Node>> = context.cluster.nodes.iter().map(Cow::Borrowed).collect();
     if !context.faults.hold.pools {
         for (node, pool) in nodes.iter_mut().zip(&context.members.0) {
-            node_update::advance(context, node, context.pool_name(*pool), step);
+            if !node_update::is_at_rest(context, node) {
+                node_update::advance(context, node.to_mut(), context.pool_name(*pool), step);
+            }
         }
         for (index, pool) in context.cluster.pools.iter().enumerate() {
             if !pool.spec.paused {
@@ -44,9 +49,14 @@ pub(super) fn sync(context: Context<'_>, step: &mut Step) {
         .zip(&mut nodes)
         .zip(&context.members.0)
     {
-        adopt(context, *pool, node);
-        node_update::report_ready(context, node, context.pool_name(*pool), step);
-        step.update(old, node);
+        if !node_update::is_at_rest(context, node) {
+            let node = node.to_mut();
+            adopt(context, *pool, node);
+            node_update::report_ready(context, node, context.pool_name(*pool), step);
+        }
+        if let Cow::Owned(node) = node {
+            step.update(old, node);
+        }
     }
 }
 
@@ -164,9 +174,9 @@ fn adopt(context: Context<'_>, pool: Option<usize>, node: &mut Node) {
 }
 
 /// Hands the pool's configuration to as many nodes as may be away.
-fn assign(context: Context<'_>, index: usize, pool: &MachineConfigPool, nodes: &mut [Node]) {
+fn assign(context: Context<'_>, index: usize, pool: &MachineConfigPool, nodes: &mut [Cow<'_, Node>]) {
     let wanted = &pool.spec.configuration.name;
-    let mut members: Vec<&mut Node> = context.members.filter(index, nodes.iter_mut()).collect();
+    let mut members: Vec<&mut Cow<'_, Node>> = context.members.filter(index, nodes.iter_mut()).collect();
     if wanted.is_empty() {
         return;
     }
@@ -174,13 +184,13 @@ fn assign(context: Context<'_>, index: usize, pool: &MachineConfigPool, nodes: &
     let limit = max_unavailable(pool, members.len());
     let candidates = members
         .iter_mut()
-        .filter(|n| node_update::is_done(n) && annotation(&***n, CURRENT_CONFIG) != wanted);
+        .filter(|n| node_update::is_done(n) && annotation(n.as_ref(), CURRENT_CONFIG) != wanted);
     // A node that is away already may be updated without another one going away.
     let (gone, here): (Vec<_>, Vec<_>) = candidates.partition(|n| !node_update::is_available(n));
     let capacity = limit.saturating_sub(away);
     let of_the_gone = gone.into_iter().take(limit);
     for node in of_the_gone.chain(here.into_iter().take(capacity)) {
-        annotate(&mut **node, DESIRED_CONFIG, wanted);
+        annotate(node.to_mut(), DESIRED_CONFIG, wanted);
     }
 }
 
