@@ -15,7 +15,10 @@ use crate::{
 const CONCEPTS: &str = include_str!("../docs/concepts.md");
 const EXAMPLE: &str = include_str!("../docs/examples/cluster-upgrade.yaml");
 
-/// README.md and everything below docs/: where, and the YAML in it.
+/// Where scenarios are documented: the YAML there is none of our kinds, see [`crate::simulator::scenario`].
+const OF_SCENARIOS: &str = "docs/scenarios.md";
+
+/// README.md and everything below docs/ but scenarios: where, and the YAML in it.
 fn yaml() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = vec![root.join("README.md")];
@@ -31,7 +34,7 @@ fn yaml() -> Vec<(String, String)> {
         let name = file.strip_prefix(root).unwrap().display().to_string();
         match file.extension().and_then(|e| e.to_str()) {
             Some("yaml") => found.push((name, fs::read_to_string(file).unwrap())),
-            Some("md") => {
+            Some("md") if name != OF_SCENARIOS => {
                 let text = fs::read_to_string(file).unwrap();
                 let blocks = text
                     .split("```yaml\n")

@@ -1,5 +1,7 @@
 //! Scenario files as people write them.
 
+mod documentation;
+
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
@@ -466,20 +468,5 @@ fn pools_of_manifests_get_nodes_that_they_select() {
     assert!(
         pools[1].node_labels.is_empty(),
         "the scenario knows the pool already"
-    );
-}
-
-/// The schema in the documents is generated: `UPDATE_SCHEMA=1 cargo test --lib the_schema` writes it anew.
-#[test]
-fn the_schema_in_the_documents_is_that_of_the_code() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/scenario.schema.json");
-    let schema = serde_json::to_string_pretty(&super::schema()).unwrap() + "\n";
-    if std::env::var_os("UPDATE_SCHEMA").is_some() {
-        std::fs::write(&file, &schema).unwrap();
-    }
-    let written = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(
-        written == schema,
-        "docs/scenario.schema.json is not up to date: run UPDATE_SCHEMA=1 cargo test --lib the_schema"
     );
 }
