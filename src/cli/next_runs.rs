@@ -391,6 +391,91 @@ kind: ConfigMap
         );
     }
 
+    /// What the operator shows in `status.nextPossibleSchedules`, before anything was pinned.
+    fn shown_by_the_operator(config: &Value, windows: &[Value]) -> Vec<(Value, Value, Value)> {
+        let world = crate::world::World {
+            pools: vec![serde_json::from_value(json!({"metadata": {"name": "worker"}, "spec": {}})).unwrap()],
+            windows: windows
+                .iter()
+                .map(|w| serde_json::from_value(w.clone()).unwrap())
+                .collect(),
+            ..Default::default()
+        };
+        let settings = crate::pinning::ConfigSettings {
+            zones: Zones::bundled("").unwrap(),
+        };
+        let config = serde_json::from_value(config.clone()).unwrap();
+        let now = "2026-11-20T00:00:00Z".parse().unwrap();
+        let status = crate::pinning::decide(&config, &world, now, &settings).status;
+        let shown = status.next_possible_schedules.iter();
+        shown
+            .map(|n| {
+                (
+                    json!(n.time),
+                    json!(n.verdict),
+                    json!(n.reason.clone().unwrap_or_default()),
+                )
+            })
+            .collect()
+    }
+
+    #[rstest]
+    #[case::plain(json!({"cron": "0 22 * * 2"}))]
+    #[case::odd_weeks_in_a_zone(json!({"cron": "0 22 * * 2", "isoWeek": "@odd", "location": "Europe/Zurich"}))]
+    #[case::a_zone_in_the_expression(json!({"cron": "TZ=Asia/Tokyo 30 2 * * *"}))]
+    #[case::suspended(json!({"cron": "0 22 * * 2", "suspend": true}))]
+    #[case::rare(json!({"cron": "0 0 29 2 *"}))]
+    #[case::never(json!({"cron": "30 2 31 2 *"}))]
+    fn the_operator_shows_the_same_runs_and_verdicts(#[case] schedule: Value) {
+        let config = json!({
+            "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "UpgradeConfig",
+            "metadata": {"name": "c", "namespace": "ns", "labels": {"team": "a"},
+                "creationTimestamp": "2026-11-01T00:00:00Z"},
+            "spec": {"schedule": schedule, "jobTemplate": {"metadata": {"labels": {"tier": "prod"}}, "spec": {}}},
+        });
+        let window = |name: &str, start: &str, end: &str, selector: &str, labels: Value| {
+            let mut window = json!({
+                "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "UpgradeSuspensionWindow",
+                "metadata": {"name": name, "namespace": "ns"}, "spec": {"start": start, "end": end, "reason": name},
+            });
+            window["spec"][selector] = json!({"matchLabels": labels});
+            window
+        };
+        let windows = [
+            window(
+                "by-config",
+                "2026-12-01T00:00:00Z",
+                "2026-12-09T00:00:00Z",
+                "configSelector",
+                json!({"team": "a"}),
+            ),
+            window(
+                "by-job",
+                "2026-12-20T00:00:00Z",
+                "2027-01-06T00:00:00Z",
+                "jobSelector",
+                json!({"tier": "prod"}),
+            ),
+            window(
+                "of-others",
+                "2026-11-01T00:00:00Z",
+                "2036-11-09T00:00:00Z",
+                "configSelector",
+                json!({"team": "b"}),
+            ),
+        ];
+        let dir = tempfile::tempdir().unwrap();
+        for (n, object) in std::iter::once(&config).chain(&windows).enumerate() {
+            std::fs::write(dir.path().join(format!("{n}.json")), object.to_string()).unwrap();
+        }
+        let answer = json_of(&["-f", dir.path().to_str().unwrap()]);
+        let runs = answer["configs"][0]["runs"].as_array().unwrap().iter();
+        let runs: Vec<_> = runs
+            .map(|r| (r["time"].clone(), r["verdict"].clone(), r["reason"].clone()))
+            .collect();
+        assert_eq!(runs, shown_by_the_operator(&config, &windows));
+    }
+
     #[rstest]
     #[case(&["--cron", "0 22 * * 7"], "day of week")]
     #[case(&["--cron", "0 22 * * 2", "--location", "+02:00"], "is an offset")]

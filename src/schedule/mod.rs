@@ -19,7 +19,7 @@ pub mod version;
 pub mod window_status;
 
 #[cfg(test)]
-mod reference;
+pub(crate) mod reference;
 
 pub use occurrences::{Parsed, Schedule, ScheduleError};
 pub use time_zone::{ZoneError, Zones};

@@ -2,6 +2,7 @@
 
 mod history;
 mod overlays;
+mod rehearsal;
 mod runs;
 mod story;
 mod suspension;

@@ -304,3 +304,91 @@ fn a_pinned_run_that_was_rescheduled_does_not_hide_the_new_one() {
         at("2026-11-24T20:30:00Z")
     );
 }
+
+#[test]
+fn a_clock_that_steps_back_makes_no_second_job_and_records_nothing_twice() {
+    let (mut config, mut world) = (config(), world());
+    step(&mut config, &mut world, at(PIN));
+    let recorded = step(&mut config, &mut world, at(PIN));
+    for earlier in [
+        "2026-11-24T16:00:00Z",
+        "2026-11-20T08:00:00Z",
+        "2026-11-01T00:00:00Z",
+    ] {
+        let decision = step(&mut config, &mut world, at(earlier));
+        assert_eq!(
+            (&decision.create, &decision.notices),
+            (&None, &vec![]),
+            "{earlier}"
+        );
+        assert_eq!(last(&decision), last(&recorded), "{earlier}");
+    }
+    // Also where its job is gone by then.
+    world.jobs.clear();
+    assert_eq!(step(&mut config, &mut world, at(PIN)).create, None);
+}
+
+#[test]
+fn hundreds_of_missed_runs_are_one_record() {
+    let mut config = config();
+    config.spec.schedule.cron = "0 * * * *".to_owned();
+    let mut world = world();
+    // 24 runs a day for 25 days.
+    let decision = step(&mut config, &mut world, at("2026-12-15T08:30:00Z"));
+    assert_eq!((decision.create.is_some(), decision.notices.len()), (true, 2));
+    let missed: Vec<_> = decision.notices.iter().filter(|n| n.warning).collect();
+    assert!(
+        missed[0].note.contains("before it were missed"),
+        "{}",
+        missed[0].note
+    );
+    assert_eq!(last(&decision), Some(at("2026-12-15T11:00:00Z")));
+}
+
+#[test]
+fn a_config_that_is_created_again_in_mid_run_waits_for_the_running_job() {
+    let (mut old, mut world) = (config(), world());
+    step(&mut old, &mut world, at(PIN));
+    // It was started, which dropped its owner reference; then the config was deleted, and created again.
+    world.jobs[0].metadata.owner_references = None;
+    world.jobs[0].status.get_or_insert_default().started_at = Some(Time(at(RUN)));
+    let mut new = config();
+    new.metadata.uid = Some("another-uid".to_owned());
+    new.metadata.creation_timestamp = Some(Time(at("2026-11-24T21:10:00Z")));
+    new.spec.schedule.cron = "30 22 * * 2".to_owned();
+    new.spec.pin_version_window = None;
+    let decision = step(&mut new, &mut world, at("2026-11-24T21:30:00Z"));
+    assert_eq!(decision.create, None);
+    assert_eq!(
+        condition(&decision, types::SCHEDULED),
+        ("False", "PreviousJobRunning")
+    );
+    finish(&mut world.jobs[0], types::SUCCEEDED, "Succeeded");
+    let decision = step(&mut new, &mut world, at("2026-11-24T22:00:00Z"));
+    assert!(
+        decision.create.is_some(),
+        "{}",
+        message(&decision, types::SCHEDULED)
+    );
+}
+
+#[test]
+fn a_run_waits_for_the_list_of_updates_also_while_an_earlier_run_is_still_ahead() {
+    let (mut config, mut world) = (config(), world());
+    config.spec.schedule.cron = "0 22 * * *".to_owned();
+    config.spec.pin_version_window = Some(crate::api::GoDuration("26h".to_owned()));
+    // The run of the 21st was due before the config was there.
+    config.metadata.creation_timestamp = Some(Time(at("2026-11-20T22:00:00Z")));
+    let decision = step(&mut config, &mut world, at("2026-11-20T22:00:00Z"));
+    assert_eq!(last(&decision), Some(at("2026-11-21T21:00:00Z")), "missed");
+    // That of the 22nd is due at 19:00 on the 21st; its updates are unknown until 20:30.
+    world.cluster_version = Some(cluster_version(&Value::Null, "False"));
+    step(&mut config, &mut world, at("2026-11-21T19:00:00Z"));
+    step(&mut config, &mut world, at("2026-11-21T19:59:00Z"));
+    world.cluster_version = Some(cluster_version(&offered(), "True"));
+    let decision = step(&mut config, &mut world, at("2026-11-21T20:30:00Z"));
+    assert_eq!(
+        decision.create.map(|j| j.spec.start_after.0),
+        Some(at("2026-11-22T21:00:00Z"))
+    );
+}

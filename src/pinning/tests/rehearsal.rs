@@ -1,0 +1,226 @@
+//! Ten years of an operator's life, woken by its own decisions only: every run of the reference (a clock on the wall, see
+//! [`crate::schedule::reference`]) makes one job or is recorded, exactly once.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::{
+    pinning::runs::{Decided, Scene},
+    schedule::reference::{self, ROWS, Row, ZONES},
+};
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Job,
+    Suspended,
+    Missed,
+}
+
+/// Ten years of a config on a cluster where things happen.
+struct Life {
+    config: UpgradeConfig,
+    world: World,
+    settings: ConfigSettings,
+    begin: Timestamp,
+    end: Timestamp,
+    outcomes: BTreeMap<Timestamp, Outcome>,
+    passes: usize,
+}
+
+const DAY: i64 = 24 * 60;
+/// Days of each year on which the update server is silent.
+const UNKNOWN: std::ops::Range<i64> = 200..202;
+
+impl Life {
+    fn new(row: &Row, location: &str, year: i16, pin: &str) -> Self {
+        let (begin, end) = (reference::new_year(year), reference::new_year(year + 10));
+        let (mut config, mut world) = (config(), world());
+        config.metadata.creation_timestamp = Some(Time(begin));
+        config.spec.schedule.cron = row.cron.to_owned();
+        config.spec.schedule.iso_week = Some(row.iso_week.to_owned());
+        config.spec.schedule.location = Some(location.to_owned());
+        config.spec.pin_version_window = Some(crate::api::GoDuration(pin.to_owned()));
+        // Every second year, some weeks around the spring's clock changes.
+        world.windows = (0..10)
+            .step_by(2)
+            .map(|n| {
+                let day = |d: i64| {
+                    begin
+                        .checked_add(SignedDuration::from_mins((n * 365 + d) * DAY))
+                        .unwrap()
+                };
+                window(&day(70).to_string(), &day(100).to_string())
+            })
+            .collect();
+        Self {
+            config,
+            world,
+            settings: settings(),
+            begin,
+            end,
+            outcomes: BTreeMap::new(),
+            passes: 0,
+        }
+    }
+
+    fn day(&self, now: Timestamp) -> i64 {
+        now.duration_since(self.begin).as_mins() / DAY % 365
+    }
+
+    /// Nobody is there for some weeks of each year.
+    fn back_from_absence(&self, now: Timestamp) -> Timestamp {
+        let days_left = 290 - self.day(now);
+        if (0..20).contains(&days_left) {
+            let back = SignedDuration::from_mins((days_left + 1) * DAY + 7);
+            return now.checked_add(back).unwrap();
+        }
+        now
+    }
+
+    fn happen(&mut self, now: Timestamp) {
+        let day = self.day(now);
+        self.config.spec.schedule.suspend = (180..190).contains(&day);
+        let retrieved = if UNKNOWN.contains(&day) { "False" } else { "True" };
+        self.world.cluster_version = Some(cluster_version(&offered(), retrieved));
+        for job in &mut self.world.jobs {
+            let over = job
+                .spec
+                .start_after
+                .0
+                .checked_add(SignedDuration::from_mins(90))
+                .unwrap();
+            if now >= over && !job::is_finished(job) {
+                finish(job, types::SUCCEEDED, "Succeeded");
+            }
+        }
+    }
+
+    /// One pass; the runs that it decides are noted.
+    fn pass(&mut self, now: Timestamp) -> ConfigDecision {
+        self.passes += 1;
+        let schedule = Schedule::parse(&self.config.spec.schedule, &self.settings.zones)
+            .unwrap()
+            .schedule;
+        let jobs: Vec<&UpgradeJob> = self.world.jobs.iter().collect();
+        let scene = Scene {
+            config: &self.config,
+            world: &self.world,
+            now,
+            schedule: &schedule,
+            jobs: &jobs,
+        };
+        for (run, how) in scene.walk().decided {
+            let outcome = match how {
+                Decided::Created(_) => Outcome::Job,
+                Decided::Suspended(_) => Outcome::Suspended,
+                Decided::Missed(_) => Outcome::Missed,
+            };
+            assert_eq!(
+                self.outcomes.insert(run, outcome),
+                None,
+                "{run} was decided twice"
+            );
+        }
+        let decision = decide(&self.config, &self.world, now, &self.settings);
+        if let Some(mut job) = decision.create.clone() {
+            job.metadata.uid = Some(format!("uid-of-{}", job.name_any()));
+            assert!(
+                self.world.jobs.iter().all(job::is_finished),
+                "one unfinished job at a time"
+            );
+            self.world.jobs.push(job);
+        }
+        for (_, uid) in &decision.delete_jobs {
+            self.world.jobs.retain(|j| j.metadata.uid.as_ref() != Some(uid));
+        }
+        self.config.status = Some(decision.status.clone());
+        decision
+    }
+
+    fn live(&mut self) {
+        let mut now = self.begin;
+        while now < self.end {
+            self.happen(now);
+            let decision = self.pass(now);
+            let unfinished = self.world.jobs.iter().filter(|j| !job::is_finished(j));
+            let ends = unfinished.map(|j| {
+                let start = j.spec.start_after.0;
+                start.checked_add(SignedDuration::from_mins(90)).unwrap()
+            });
+            let next = if decision.create.is_some() {
+                // Its watch wakes the operator.
+                now.checked_add(SignedDuration::from_secs(1)).unwrap()
+            } else {
+                let wakes = decision.wake_at.into_iter().chain(ends.filter(|t| *t > now));
+                wakes.min().unwrap_or(self.end)
+            };
+            assert!(next > now, "the clock stands still at {now}");
+            now = self.back_from_absence(next);
+        }
+    }
+}
+
+fn rehearse(rows: &[usize], (location, year): (&str, i16)) -> BTreeMap<Outcome, usize> {
+    let zones = Zones::bundled(location).unwrap();
+    let (begin, end) = (reference::new_year(year), reference::new_year(year + 10));
+    let of: Vec<&Row> = rows.iter().map(|n| &ROWS[*n]).collect();
+    let expected = reference::runs(&of, zones.default_zone(), begin, end, false);
+    let mut counts = BTreeMap::new();
+    for ((n, row), expected) in rows.iter().zip(of).zip(expected) {
+        let pin = ["4h", "0", "30m", "26h"][n % 4];
+        let mut life = Life::new(row, location, year, pin);
+        life.live();
+        let what = format!(
+            "{} {} in {location} from {year}, pinned {pin} ahead",
+            row.cron, row.iso_week
+        );
+        let decided: Vec<Timestamp> = life.outcomes.keys().copied().filter(|t| *t <= end).collect();
+        let settled = |t: &Timestamp| t.duration_since(end) < -SignedDuration::from_hours(24);
+        let got: Vec<_> = decided.iter().filter(|t| settled(t)).collect();
+        let wanted: Vec<_> = expected.iter().filter(|t| settled(t)).collect();
+        assert_eq!(got, wanted, "{what}");
+        // Runs at the very end may be open still.
+        assert!(decided.iter().all(|t| expected.contains(t)), "{what}");
+        // A run is looked at when it is pinned, seen, begun and over; and every minute while updates are unknown.
+        let polls = 10 * usize::try_from(DAY * (UNKNOWN.end - UNKNOWN.start)).unwrap();
+        let bound = polls + 1_000 + expected.len() * 6;
+        assert!(
+            life.passes < bound,
+            "{what}: {} passes for {} runs",
+            life.passes,
+            expected.len()
+        );
+        for outcome in life.outcomes.into_values() {
+            *counts.entry(outcome).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// One schedule for each fifth zone, none that runs daily: that takes longer.
+#[test]
+fn ten_years_account_for_each_run_exactly_once() {
+    let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
+    for (n, zone) in ZONES.into_iter().enumerate().skip(1).step_by(5) {
+        for (outcome, count) in rehearse(&[6 + n * 5 % 34], zone) {
+            *counts.entry(outcome).or_default() += count;
+        }
+    }
+    for outcome in [Outcome::Job, Outcome::Suspended, Outcome::Missed] {
+        assert!(counts[&outcome] > 10, "{counts:?}");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: tests/run, or cargo test --release --lib rehearsal -- --ignored"]
+fn ten_years_of_all_schedules_in_all_zones_account_for_each_run_exactly_once() {
+    let all: Vec<usize> = (0..ROWS.len()).collect();
+    let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
+    for zone in ZONES {
+        for (outcome, count) in rehearse(&all, zone) {
+            *counts.entry(outcome).or_default() += count;
+        }
+    }
+    eprintln!("{counts:?}");
+}
