@@ -77,6 +77,7 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overlay {
     /// From when on it applies.
+    #[serde(deserialize_with = "crate::api::time::read")]
     pub from: Time,
     /// What it lays over the base.
     pub overlay: Template,

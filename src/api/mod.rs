@@ -15,6 +15,7 @@ pub mod job_config;
 pub mod label_selector;
 pub mod names;
 pub mod node_force_drain;
+pub mod time;
 pub mod upgrade_config;
 pub mod upgrade_job;
 pub mod upgrade_job_hook;

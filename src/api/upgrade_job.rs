@@ -89,10 +89,12 @@ pub struct UpgradeJobSpec {
     /// The job starts at this instant, not before. Cannot be changed.
     #[x_kube(validation = Rule::new("self == oldSelf")
         .message("startAfter cannot be changed: create another UpgradeJob"))]
+    #[serde(deserialize_with = "crate::api::time::read")]
     pub start_after: Time,
     /// The job is skipped (and reported as expired) if it could not start by this instant. Cannot be changed.
     #[x_kube(validation = Rule::new("self == oldSelf")
         .message("startBefore cannot be changed: create another UpgradeJob"))]
+    #[serde(deserialize_with = "crate::api::time::read")]
     pub start_before: Time,
     /// The version to upgrade to. Absent: no update was available; the run does hooks and pools only.
     /// Cannot be changed.

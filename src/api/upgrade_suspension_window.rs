@@ -45,8 +45,10 @@ use serde::{Deserialize, Serialize};
     .message("end must be later than start: the window lasts from start to just before end"))]
 pub struct UpgradeSuspensionWindowSpec {
     /// First instant of the window.
+    #[serde(deserialize_with = "crate::api::time::read")]
     pub start: Time,
     /// First instant after the window.
+    #[serde(deserialize_with = "crate::api::time::read")]
     pub end: Time,
     /// Why; shown wherever something was skipped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
