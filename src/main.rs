@@ -37,7 +37,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { command, log_format } = Cli::parse();
+    let Cli { command, log_format } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return explain(&error),
+    };
     start_logs(log_format);
     // Two TLS back ends can be in the graph; rustls wants to be told. An error means that it was told already.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -48,6 +51,22 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Wrong arguments are one plain line, as every error is; help and version are printed as they are.
+fn explain(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as NoCommand;
+    if !error.use_stderr() || error.kind() == NoCommand {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let line: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    eprintln!("{} (see --help)", line.join(" "));
+    ExitCode::from(2)
 }
 
 fn dispatch(command: Command) -> Result<ExitCode, String> {

@@ -16,7 +16,10 @@ use super::{
     mirror::Knowledge,
 };
 use crate::{
-    api::{UpgradeJob, labels, upgrade_job::EngineChoice},
+    api::{
+        UpgradeJob, labels,
+        upgrade_job::{EngineChoice, UpgradeJobStatus},
+    },
     engine::{Engine, Report, RunContext, TEMPLATE_KEY, active_deadline_seconds, argo::Argo, embedded},
     lifecycle::{self, Decision, EngineState, Input, Notice, RunState, Stage},
     plan::Plan,
@@ -27,8 +30,10 @@ use crate::{
 /// What was said last of each job, so that engine and Events are not written to all the time.
 #[derive(Default)]
 pub struct LiveTexts {
-    /// By UID of the job.
+    /// By UID of the job: when its workflow was written to.
     written: BTreeMap<String, Timestamp>,
+    /// The same for its status.
+    recorded: BTreeMap<String, Timestamp>,
     /// The last failure that was told of, by UID of the job.
     failures: BTreeMap<String, String>,
 }
@@ -110,6 +115,7 @@ impl Pass<'_> {
         }
         self.drop_idle_reports(&mut decision);
         self.limit_live_texts(&mut decision, texts);
+        self.limit_messages(&mut decision, texts);
         decision
     }
 
@@ -153,6 +159,31 @@ impl Pass<'_> {
         if self.ctx.now() < next {
             decision.reports.clear();
             decision.wake_at = Some(decision.wake_at.map_or(next, |w| w.min(next)));
+        }
+    }
+
+    /// A status that differs in its messages only, such as `63% done`, is written no more often than live texts are.
+    fn limit_messages(&self, decision: &mut Decision, texts: &LiveTexts) {
+        let Decision {
+            status,
+            actions,
+            reports,
+            notices,
+            wake_at,
+        } = decision;
+        let (Some(stored), Some(last)) = (&self.job.status, texts.recorded.get(&self.uid())) else {
+            return;
+        };
+        let is_quiet = actions.is_empty() && reports.is_empty() && notices.is_empty();
+        if !is_quiet || !differ_in_text_only(stored, status) {
+            return;
+        }
+        let next = last
+            .saturating_add(self.ctx.settings.live_message_interval)
+            .unwrap_or(Timestamp::MAX);
+        if self.ctx.now() < next {
+            status.clone_from(stored);
+            *wake_at = Some(wake_at.map_or(next, |w| w.min(next)));
         }
     }
 
@@ -235,6 +266,7 @@ impl Pass<'_> {
         // Intent first: after a crash the record says what was about to happen.
         if self.job.status.as_ref() != Some(status) {
             effects.write_status(status).await?;
+            texts.recorded.insert(self.uid(), self.ctx.now());
         }
         // Each action stands for itself: one that fails must not keep the others from happening.
         let mut failed = None;
@@ -386,6 +418,23 @@ impl Pass<'_> {
     }
 }
 
+/// Whether two statuses say the same in other words.
+fn differ_in_text_only(stored: &UpgradeJobStatus, wanted: &UpgradeJobStatus) -> bool {
+    stored != wanted && without_messages(stored) == without_messages(wanted)
+}
+
+fn without_messages(status: &UpgradeJobStatus) -> UpgradeJobStatus {
+    let mut status = status.clone();
+    status.message = None;
+    for step in &mut status.steps {
+        step.message = None;
+    }
+    for condition in &mut status.conditions {
+        condition.message.clear();
+    }
+    status
+}
+
 fn embedded_engine() -> EngineState {
     EngineState::Ready {
         engine: EngineChoice::Embedded,
@@ -421,5 +470,36 @@ impl Error {
             Self::Call(error) => error.is_conflict(),
             Self::Render(_) | Self::Plan(_) | Self::TemplateMissing { .. } => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn status(change: &Value) -> UpgradeJobStatus {
+        let mut status = json!({
+            "phase": "Running", "message": "62% done", "progress": "3/9",
+            "steps": [{"name": "a", "kind": "K", "phase": "Running", "message": "62% done"}],
+            "conditions": [{"type": "UpgradeCompleted", "status": "False", "reason": "InProgress", "message": "62% done",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        });
+        json_patch::merge(&mut status, change);
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[rstest]
+    #[case::the_same(json!({}), false)]
+    #[case::message(json!({"message": "63% done"}), true)]
+    #[case::message_of_a_step(json!({"steps": [{"name": "a", "kind": "K", "phase": "Running", "message": "63% done"}]}), true)]
+    #[case::phase(json!({"message": "x", "phase": "Paused"}), false)]
+    #[case::phase_of_a_step(json!({"steps": [{"name": "a", "kind": "K", "phase": "Succeeded"}]}), false)]
+    #[case::progress(json!({"message": "x", "progress": "4/9"}), false)]
+    #[case::condition(json!({"conditions": []}), false)]
+    fn only_text_may_wait(#[case] change: Value, #[case] waits: bool) {
+        assert_eq!(differ_in_text_only(&status(&json!({})), &status(&change)), waits);
     }
 }

@@ -15,7 +15,7 @@ use super::{Schedule, Zones};
 use crate::api::upgrade_config;
 
 /// A date on the wall.
-pub struct Day {
+pub struct WallDate {
     month: i8,
     day: i8,
     /// 0 = Sunday.
@@ -23,7 +23,7 @@ pub struct Day {
     week: i16,
 }
 
-impl From<DateTime> for Day {
+impl From<DateTime> for WallDate {
     fn from(t: DateTime) -> Self {
         Self {
             month: t.month(),
@@ -49,14 +49,14 @@ pub struct Row {
     pub iso_week: &'static str,
     /// Hour and minute.
     time: fn(i8, i8) -> bool,
-    day: fn(&Day) -> bool,
+    day: fn(&WallDate) -> bool,
 }
 
 const fn row(
     cron: &'static str,
     iso_week: &'static str,
     time: fn(i8, i8) -> bool,
-    day: fn(&Day) -> bool,
+    day: fn(&WallDate) -> bool,
 ) -> Row {
     Row {
         cron,
@@ -107,7 +107,7 @@ pub const ROWS: [Row; 40] = [
     row("0 4 * * wed/2", "@odd", |h, m| h == 4 && m == 0, |d| [3, 5].contains(&d.weekday) && d.week % 2 == 1),
     row("0 3 */1 * 1", "", |h, m| h == 3 && m == 0, |d| d.weekday == 1),
     row("0 3 3,* * 1", "", |h, m| h == 3 && m == 0, |d| d.weekday == 1),
-    // Day of month or day of week.
+    // WallDate of month or day of week.
     row("0 3 */10 * 1", "", |h, m| h == 3 && m == 0, |d| [1, 11, 21, 31].contains(&d.day) || d.weekday == 1),
     row("0 1 1,15 * 0", "", |h, m| h == 1 && m == 0, |d| [1, 15].contains(&d.day) || d.weekday == 0),
     row("30 3 1-7 * 2", "@even", |h, m| h == 3 && m == 30, |d| (d.day <= 7 || d.weekday == 2) && d.week % 2 == 0),
@@ -218,7 +218,7 @@ impl<'a> Watch<'a> {
             return;
         }
         if self.date != Some(shown.date()) {
-            let day = Day::from(shown);
+            let day = WallDate::from(shown);
             self.date = Some(shown.date());
             self.today = self.rows.iter().map(|row| (row.day)(&day)).collect();
         }

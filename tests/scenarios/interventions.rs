@@ -1,5 +1,6 @@
 //! People in mid-run: jobs deleted, workflows stopped.
 
+use rstest::rstest;
 use serde_json::json;
 
 use crate::{
@@ -160,7 +161,15 @@ async fn stop(s: &Scenario, name: &str, how: &str) {
         .await;
 }
 
-async fn stopped_before_desired_update(how: &str, said: &str) {
+#[rstest]
+#[case::stopped("Stop", "stopped")]
+#[case::terminated("Terminate", "terminated")]
+#[tokio::test]
+#[ignore = "needs the test cluster: tests/run"]
+async fn a_workflow_that_is_ended_before_desired_update_was_set_ends_the_job(
+    #[case] how: &str,
+    #[case] said: &str,
+) {
     scenario(&[], async |s| {
         endless_start_hook(s).await;
         create(s, "stopped").await;
@@ -182,19 +191,15 @@ async fn stopped_before_desired_update(how: &str, said: &str) {
     .await;
 }
 
+#[rstest]
+#[case::stopped("Stop", "stopped")]
+#[case::terminated("Terminate", "terminated")]
 #[tokio::test]
 #[ignore = "needs the test cluster: tests/run"]
-async fn a_workflow_that_is_stopped_before_desired_update_was_set_ends_the_job() {
-    stopped_before_desired_update("Stop", "stopped").await;
-}
-
-#[tokio::test]
-#[ignore = "needs the test cluster: tests/run"]
-async fn a_workflow_that_is_terminated_before_desired_update_was_set_ends_the_job() {
-    stopped_before_desired_update("Terminate", "terminated").await;
-}
-
-async fn stopped_under_way(how: &str, said: &str) {
+async fn a_workflow_that_is_ended_while_the_upgrade_is_under_way_ends_the_job(
+    #[case] how: &str,
+    #[case] said: &str,
+) {
     scenario(&[], async |s| {
         s.create(&hook("at-finish", &["Finish"])).await;
         s.fault("stall-at", "40").await;
@@ -228,18 +233,6 @@ async fn stopped_under_way(how: &str, said: &str) {
             .await;
     })
     .await;
-}
-
-#[tokio::test]
-#[ignore = "needs the test cluster: tests/run"]
-async fn a_workflow_that_is_stopped_while_the_upgrade_is_under_way_ends_the_job() {
-    stopped_under_way("Stop", "stopped").await;
-}
-
-#[tokio::test]
-#[ignore = "needs the test cluster: tests/run"]
-async fn a_workflow_that_is_terminated_while_the_upgrade_is_under_way_ends_the_job() {
-    stopped_under_way("Terminate", "terminated").await;
 }
 
 #[tokio::test]
