@@ -14,7 +14,7 @@ use crate::harness::{
 pub struct Kind {
     pub name: &'static str,
     pub plural: &'static str,
-    /// Whether the operator says in the condition `Valid` what it thinks of each object. The other kinds are only known to
+    /// Whether the operator says in the condition `Valid` what it thinks of each object. NodeForceDrain is only known to
     /// the API server so far.
     pub is_marked: bool,
     base: fn(&str) -> Value,
@@ -50,13 +50,13 @@ pub const KINDS: [Kind; 6] = [
     Kind {
         name: "UpgradeSuspensionWindow",
         plural: "upgradesuspensionwindows",
-        is_marked: false,
+        is_marked: true,
         base: window,
     },
     Kind {
         name: "ClusterVersion",
         plural: "clusterversions",
-        is_marked: false,
+        is_marked: true,
         base: cluster_version,
     },
     Kind {
