@@ -213,7 +213,7 @@ fn ten_years_account_for_each_run_exactly_once() {
 }
 
 #[test]
-#[ignore = "takes minutes: TESTS_ALL_YEARS=1 tests/run, or cargo test --release --lib rehearsal -- --ignored"]
+#[ignore = "takes minutes: TESTS_ALL_YEARS=1 tests/run, or cargo test --release --lib rehearsal::ten_years -- --ignored"]
 fn ten_years_of_all_schedules_in_all_zones_account_for_each_run_exactly_once() {
     let all: Vec<usize> = (0..ROWS.len()).collect();
     let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
