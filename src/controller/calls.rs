@@ -66,12 +66,11 @@ impl CallError {
 
     /// What the API server said, where it refuses what was to be written and would again: the object is wrong, or a
     /// policy is against it.
-    pub fn refusal(&self) -> Option<&str> {
+    pub fn refusal(&self) -> Option<String> {
         let status = self.status()?;
         // BadRequest, Forbidden, UnprocessableEntity.
-        [400, 403, 422]
-            .contains(&status.code)
-            .then_some(status.message.as_str())
+        let would_again = [400, 403, 422].contains(&status.code);
+        would_again.then(|| concise(&status.message))
     }
 }
 
@@ -81,6 +80,20 @@ fn plain(error: &kube::Error) -> String {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         other => other.to_string(),
     }
+}
+
+/// Longest refusal that is shown, in characters.
+const MAX_REFUSAL: usize = 1_000;
+
+/// A refusal without the object in it: of an unknown field the API server repeats the whole object first.
+fn concise(message: &str) -> String {
+    let from = message.find("strict decoding error: ").unwrap_or_default();
+    let message = message.get(from..).unwrap_or(message);
+    if message.chars().count() <= MAX_REFUSAL {
+        return message.to_owned();
+    }
+    let short: String = message.chars().take(MAX_REFUSAL).collect();
+    format!("{short}…")
 }
 
 /// Runs one call under the timeout. `attempt` completes the sentence "cannot …".
@@ -114,6 +127,8 @@ pub async fn found<T>(
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     #[test]
@@ -129,5 +144,43 @@ mod tests {
             "cannot create Job x: Job \"x\" is invalid: spec: too long"
         );
         assert!(error.is_invalid());
+    }
+
+    fn answer(code: u16, message: &str) -> CallError {
+        let status = kube::core::Status {
+            code,
+            message: message.to_owned(),
+            ..kube::core::Status::default()
+        };
+        CallError::Kube {
+            attempt: "write".to_owned(),
+            source: Box::new(kube::Error::Api(Box::new(status))),
+        }
+    }
+
+    #[rstest]
+    #[case::wrong(422, "spec.channel: no", Some("spec.channel: no"))]
+    #[case::by_a_policy(403, "admission webhook said no", Some("admission webhook said no"))]
+    #[case::not_understood(400, "bad", Some("bad"))]
+    #[case::an_unknown_field(
+        422,
+        " \"\" is invalid: patch: Invalid value: \"{…}\": strict decoding error: unknown field \"spec.x\"",
+        Some("strict decoding error: unknown field \"spec.x\"")
+    )]
+    #[case::somebody_was_first(409, "the object has been modified", None)]
+    #[case::too_many(429, "later", None)]
+    #[case::broken(500, "etcd", None)]
+    fn only_what_would_be_refused_again_is_a_refusal(
+        #[case] code: u16,
+        #[case] message: &str,
+        #[case] expected: Option<&str>,
+    ) {
+        assert_eq!(answer(code, message).refusal().as_deref(), expected);
+    }
+
+    #[test]
+    fn a_long_refusal_is_cut() {
+        let refusal = answer(422, &"ä".repeat(5_000)).refusal().unwrap();
+        assert_eq!(refusal.chars().count(), MAX_REFUSAL + 1);
     }
 }

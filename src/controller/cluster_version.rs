@@ -124,7 +124,7 @@ impl Pass<'_> {
                 Ok(Some(change))
             }
             Err(error) => {
-                let why = error.refusal().map(str::to_owned).ok_or(error)?;
+                let why = error.refusal().ok_or(error)?;
                 tracing::warn!(
                     change = what,
                     why,
@@ -147,7 +147,7 @@ impl Pass<'_> {
         for (from, change) in &decision.rehearse {
             let attempt = format!("try the overlay from {from} on the ClusterVersion");
             if let Err(error) = self.patch(attempt, world, change, true).await {
-                let why = error.refusal().map(str::to_owned).ok_or(error)?;
+                let why = error.refusal().ok_or(error)?;
                 refusals.push(Refusal { from: *from, why });
             }
         }

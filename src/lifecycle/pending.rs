@@ -106,10 +106,7 @@ fn announce(draft: &mut Draft<'_>) -> Option<String> {
         .as_ref()
         .and_then(|v| v.version.as_ref());
     if let Some(version) = version {
-        message = format!(
-            "{message}: the job keeps {version}, and fails as {} if {version} is not offered then",
-            reasons::UPGRADE_WITHDRAWN
-        );
+        message = format!("{message}: the job keeps {version}, which may not be offered any more then");
     }
     if draft.condition(
         types::CHANNEL_CHANGE_AHEAD,

@@ -5,7 +5,10 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::spec::{self, FieldChange};
-use crate::{api::annotations, openshift::cluster_version::ClusterVersion};
+use crate::{
+    api::{annotations, conditions::whole_seconds},
+    openshift::cluster_version::ClusterVersion,
+};
 
 /// A write to the spec of the cluster's ClusterVersion.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +52,7 @@ impl Change {
 
 /// Records on the ClusterVersion when its channel was changed: in the same write, so that no crash parts the two.
 fn mark(cluster: &ClusterVersion, now: Timestamp) -> Value {
-    let (key, now) = (annotations::CHANNEL_CHANGED_AT, now.to_string());
+    let (key, now) = (annotations::CHANNEL_CHANGED_AT, whole_seconds(now).to_string());
     if cluster.metadata.annotations.is_some() {
         let at = format!("/metadata/annotations/{}", escaped(key));
         json!({"op": "add", "path": at, "value": now})

@@ -191,7 +191,8 @@ impl<'a> Scene<'a> {
         let made = self
             .job_of(run)
             .and_then(|j| j.metadata.creation_timestamp.as_ref());
-        let pinned = made.map_or_else(|| self.pin(run), |t| t.0);
+        // Without a job the version is still to be chosen, however late.
+        let pinned = made.map_or_else(|| self.pin(run).max(self.now), |t| t.0);
         overlay::channel_change(self.world, pinned, run)
     }
 

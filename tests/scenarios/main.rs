@@ -18,5 +18,7 @@ mod fuzz;
 mod harness;
 mod interventions;
 mod outages;
+mod overlays;
 mod schedules;
 mod upgrade;
+mod windows;

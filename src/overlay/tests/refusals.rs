@@ -174,8 +174,8 @@ fn a_refusal_is_a_condition_with_its_text_until_the_object_or_the_cluster_change
 #[test]
 fn without_a_cluster_version_nothing_is_done_and_said_why() {
     let managed = managed();
-    let decision = decide_at(&managed, &World::default(), NOON, &no_objection());
-    assert_eq!(decision.change, None);
+    let decision = decide_at(&managed, &World::default(), NOON, &Outcome::default());
+    assert_eq!((decision.change, decision.rehearse), (None, vec![]));
     assert_eq!(
         said(&decision.status, types::APPLIED).0,
         "False/ClusterVersionMissing"
