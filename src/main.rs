@@ -25,7 +25,7 @@ enum LogFormat {
 #[derive(Subcommand)]
 enum Command {
     /// Run the operator.
-    Run(cli::run::Args),
+    Run(Box<cli::run::Args>),
     /// Print the CustomResourceDefinitions.
     Crds(cli::crds::Args),
     /// Print the workflow that an UpgradeJob would run as.
@@ -71,7 +71,7 @@ fn explain(error: &clap::Error) -> ExitCode {
 
 fn dispatch(command: Command) -> Result<ExitCode, String> {
     match command {
-        Command::Run(args) => block_on(cli::run::run(args))?.map_err(|e| e.to_string())?,
+        Command::Run(args) => block_on(cli::run::run(*args))?.map_err(|e| e.to_string())?,
         Command::SimulateOpenshift(args) => {
             block_on(cli::simulate_openshift::run(args))?.map_err(|e| e.to_string())?;
         }

@@ -1,8 +1,17 @@
-//! How times and durations read in messages for people.
+//! How texts, times and durations read in messages for people.
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 use crate::api::duration;
+
+/// Text of somebody else on one line, of at most so many characters.
+pub fn line(text: &str, most: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
+}
 
 /// A time for people: local and in UTC, such as `Tue 2026-11-24 22:00 (Europe/Zurich) / 2026-11-24 21:00 UTC`.
 ///
@@ -39,6 +48,15 @@ mod tests {
 
     use super::*;
     use crate::schedule::Zones;
+
+    #[rstest]
+    #[case("up  ==\n 0", 20, "up == 0")]
+    #[case("Größe", 5, "Größe")]
+    #[case("Größe", 3, "Grö…")]
+    #[case(" ", 0, "")]
+    fn texts_of_others_fit_on_a_line(#[case] text: &str, #[case] most: usize, #[case] expected: &str) {
+        assert_eq!(line(text, most), expected);
+    }
 
     #[rstest]
     #[case(

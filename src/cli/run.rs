@@ -7,7 +7,16 @@ use kube::{Client, Config, config::KubeConfigOptions};
 use tokio::sync::watch;
 
 use super::EngineArg;
-use crate::{clock::Clock, controller, http, schedule::Zones, settings::Settings};
+use crate::{
+    clock::Clock,
+    controller::{
+        self,
+        prometheus::{Access, Asker, BadAccess},
+    },
+    http as server,
+    schedule::Zones,
+    settings::Settings,
+};
 
 /// Runs the operator.
 ///
@@ -47,6 +56,19 @@ pub struct Args {
     /// How long a release may be rejected because of failed preconditions (Go duration).
     #[arg(long, env = "PRECONDITION_GRACE", default_value = "10m", value_parser = super::duration)]
     precondition_grace: SignedDuration,
+    /// Prometheus, for critical alerts and customQueries of health checks, such as
+    /// https://thanos-querier.openshift-monitoring.svc:9091. Default: none is asked, and a check that blocks on one blocks.
+    #[arg(long, env = "PROMETHEUS_URL")]
+    prometheus_url: Option<http::Uri>,
+    /// Certificates in PEM that vouch for Prometheus; read again for each look. Default: the machine's.
+    #[arg(long, env = "PROMETHEUS_CA_FILE", requires = "prometheus_url")]
+    prometheus_ca_file: Option<PathBuf>,
+    /// Bearer token for Prometheus; read again for each look. Default: none is sent.
+    #[arg(long, env = "PROMETHEUS_TOKEN_FILE", requires = "prometheus_url")]
+    prometheus_token_file: Option<PathBuf>,
+    /// How long Prometheus may take to answer the questions of a health check (Go duration).
+    #[arg(long, env = "PROMETHEUS_TIMEOUT", default_value = "10s", value_parser = super::duration)]
+    prometheus_timeout: SignedDuration,
     /// Address for /healthz and /readyz.
     #[arg(long, env = "LISTEN", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
@@ -58,6 +80,9 @@ pub enum Error {
     /// The time zone is wrong.
     #[error("cannot use --default-location: {0}")]
     Zone(#[from] crate::schedule::ZoneError),
+    /// The address of Prometheus is wrong.
+    #[error(transparent)]
+    Prometheus(#[from] BadAccess),
     /// No access to an API server.
     #[error(
         "cannot find out how to reach the API server: {0}; give --kubeconfig, or run in a pod with a ServiceAccount"
@@ -68,7 +93,7 @@ pub enum Error {
     Client(#[from] kube::Error),
     /// The listener cannot be opened.
     #[error(transparent)]
-    Listen(#[from] http::ListenError),
+    Listen(#[from] server::ListenError),
     /// Signals cannot be received.
     #[error("cannot wait for SIGTERM: {0}")]
     Signal(std::io::Error),
@@ -85,6 +110,7 @@ pub async fn run(args: Args) -> Result<(), Error> {
         .or(Some(in_pod).filter(|n| n != "default"))
         .unwrap_or_else(|| "openshift-upgrade".to_owned());
     let settings = settings(&args, namespace)?;
+    let prometheus = prometheus(&args)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         namespace = settings.namespace,
@@ -92,8 +118,8 @@ pub async fn run(args: Args) -> Result<(), Error> {
         "starting"
     );
     let (report, ready) = watch::channel(Some("starting".to_owned()));
-    let listener = http::listen(args.listen).await?;
-    let server = tokio::spawn(http::serve(listener, ready));
+    let listener = server::listen(args.listen).await?;
+    let server = tokio::spawn(server::serve(listener, ready));
     let stop = super::termination().map_err(Error::Signal)?;
     let tell = |missing: Option<String>| {
         report.send_if_modified(|now| {
@@ -109,10 +135,33 @@ pub async fn run(args: Args) -> Result<(), Error> {
             true
         });
     };
-    Box::pin(controller::run(client, settings, Clock::System, tell, stop)).await;
+    Box::pin(controller::run(
+        client,
+        settings,
+        Clock::System,
+        prometheus,
+        tell,
+        stop,
+    ))
+    .await;
     server.abort();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Who is asked about alerts.
+fn prometheus(args: &Args) -> Result<Asker, BadAccess> {
+    let Some(url) = args.prometheus_url.clone() else {
+        return Ok(Asker::nobody());
+    };
+    let access = Access {
+        url,
+        ca_file: args.prometheus_ca_file.clone(),
+        token_file: args.prometheus_token_file.clone(),
+        timeout: Duration::try_from(args.prometheus_timeout).unwrap_or_default(),
+    };
+    access.validate()?;
+    Ok(Asker::server(access))
 }
 
 fn settings(args: &Args, namespace: String) -> Result<Settings, Error> {

@@ -10,6 +10,7 @@ mod effects;
 mod events;
 mod live;
 mod mirror;
+pub mod prometheus;
 mod stores;
 mod upgrade_config;
 mod upgrade_job;
@@ -23,6 +24,7 @@ use kube::{Client, ResourceExt, api::ApiResource};
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 
 use calls::CallError;
+use prometheus::Asker;
 pub use stores::Stores;
 
 use crate::{clock::Clock, overlay, settings::Settings, world::World};
@@ -62,6 +64,7 @@ pub async fn run(
     client: Client,
     settings: Settings,
     clock: Clock,
+    prometheus: Asker,
     ready: impl Fn(Option<String>),
     shutdown: impl Future<Output = ()>,
 ) {
@@ -82,6 +85,7 @@ pub async fn run(
         retries: Retries::default(),
         texts: upgrade_job::LiveTexts::default(),
         managed_version: overlay::Memory::default(),
+        prometheus,
     };
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -113,6 +117,7 @@ struct Loop<'a> {
     retries: Retries,
     texts: upgrade_job::LiveTexts,
     managed_version: overlay::Memory,
+    prometheus: Asker,
 }
 
 impl Loop<'_> {
@@ -148,7 +153,8 @@ impl Loop<'_> {
         // Jobs that were just created are seen by the next pass: their watch wakes the loop.
         for job in &world.jobs {
             let key = format!("UpgradeJob {}", job.name_any());
-            let work = async || upgrade_job::reconcile(self.ctx, &mut self.texts, &world, job).await;
+            let (texts, prometheus) = (&mut self.texts, &mut self.prometheus);
+            let work = async || upgrade_job::reconcile(self.ctx, texts, prometheus, &world, job).await;
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         self.abandoned_hook_jobs(&world).await;

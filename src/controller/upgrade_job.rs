@@ -1,6 +1,6 @@
 //! UpgradeJob: snapshot → decision → fresh snapshot → decision → status, actions, reports.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use kube::{
@@ -12,8 +12,9 @@ use super::{
     Context,
     calls::{CallError, call},
     effects::Effects,
-    events, live,
+    events, in_future, live,
     mirror::Knowledge,
+    prometheus::Asker,
 };
 use crate::{
     api::{
@@ -21,11 +22,15 @@ use crate::{
         upgrade_job::{EngineChoice, UpgradeJobStatus},
     },
     engine::{Engine, Report, RunContext, TEMPLATE_KEY, active_deadline_seconds, argo::Argo, embedded},
+    health::answers::Answers,
     lifecycle::{self, Decision, EngineState, Input, Notice, RunState, Stage},
     plan::Plan,
     steps::Action,
     world::World,
 };
+
+/// A question that is still open is asked again after so long.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What was said last of each job, so that engine and Events are not written to all the time.
 #[derive(Default)]
@@ -42,9 +47,11 @@ pub struct LiveTexts {
 pub async fn reconcile(
     ctx: &Context,
     texts: &mut LiveTexts,
+    prometheus: &mut Asker,
     world: &World,
     job: &UpgradeJob,
 ) -> Result<Option<Timestamp>, Error> {
+    let began = ctx.now();
     let cached = job
         .status
         .as_ref()
@@ -56,9 +63,13 @@ pub async fn reconcile(
         job,
         workflow: cached,
     };
-    let decision = scene.decide(texts);
+    let decision = scene.decide_informed(texts, prometheus).await;
     if !is_change(job, &decision) {
-        return Ok(decision.wake_at);
+        return Ok(wake(ctx, &decision));
+    }
+    // Health that ends a step is that of now, not of half a minute ago.
+    if ends_a_step(job, &decision) {
+        prometheus.forget_before(began);
     }
     // The copies may be minutes old: whatever is written is decided on fresh reads.
     let settings = &ctx.settings;
@@ -78,9 +89,20 @@ pub async fn reconcile(
         job: &job,
         workflow,
     };
-    let decision = pass.decide(texts);
+    let decision = pass.decide_informed(texts, prometheus).await;
     pass.carry_out(&decision, texts).await?;
-    Ok(decision.wake_at)
+    Ok(wake(ctx, &decision))
+}
+
+/// When to look again. A question that is open although it was asked took too long to answer: ask again, but not all the time.
+fn wake(ctx: &Context, decision: &Decision) -> Option<Timestamp> {
+    let soon = (!decision.asks.is_empty()).then(|| in_future(ctx.now(), ASK_AGAIN));
+    decision.wake_at.into_iter().chain(soon).min()
+}
+
+fn ends_a_step(job: &UpgradeJob, decision: &Decision) -> bool {
+    let ended = |status: &UpgradeJobStatus| status.steps.iter().filter(|s| s.finished_at.is_some()).count();
+    job.status.as_ref().map_or(0, ended) != ended(&decision.status)
 }
 
 fn is_change(job: &UpgradeJob, decision: &Decision) -> bool {
@@ -97,11 +119,22 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn decide(&self, texts: &LiveTexts) -> Decision {
+    /// Decides, with the answers of Prometheus that the decision needs.
+    async fn decide_informed(&self, texts: &LiveTexts, prometheus: &mut Asker) -> Decision {
+        let decision = self.decide(texts, prometheus.answers());
+        if decision.asks.is_empty() {
+            return decision;
+        }
+        prometheus.ask(&decision.asks, self.ctx.clock).await;
+        self.decide(texts, prometheus.answers())
+    }
+
+    fn decide(&self, texts: &LiveTexts, answers: &Answers) -> Decision {
         let run = self.run();
         let engine = self.engine();
         let input = Input {
             world: self.world,
+            answers,
             job: self.job,
             run: &run,
             engine: &engine,
@@ -169,6 +202,7 @@ impl Pass<'_> {
             actions,
             reports,
             notices,
+            asks: _,
             wake_at,
         } = decision;
         let (Some(stored), Some(last)) = (&self.job.status, texts.recorded.get(&self.uid())) else {
@@ -256,6 +290,7 @@ impl Pass<'_> {
             actions,
             reports,
             notices,
+            asks: _,
             wake_at: _,
         } = decision;
         let mut effects = Effects {

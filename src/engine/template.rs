@@ -89,7 +89,7 @@ fn to_json(value: &Value) -> String {
 
 /// Error messages go into conditions and on one line of a terminal.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    crate::text::line(text, usize::MAX)
 }
 
 #[cfg(test)]

@@ -1,15 +1,27 @@
 //! Health of the cluster: every offender by name, and whether it blocks.
-//!
-//! Alerts and custom queries need a Prometheus; where none is configured they are reported as not checked.
 
+pub mod answers;
+mod findings;
+pub mod prometheus;
+pub mod response;
+#[cfg(test)]
+mod tests;
+
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
+pub use findings::Findings;
+
+use self::{answers::Answers, findings::Standing};
 use crate::{
     api::health_check::{HealthChecks, Severity},
-    openshift::{self, machine_config_pool::MachineConfigPool},
+    openshift::{self, StatusCondition, machine_config_pool::MachineConfigPool},
     target::{self, Target},
     world::World,
 };
+
+/// `Failing` of the ClusterVersion comes and goes: a younger one holds an upgrade, and fails no job.
+pub const FAILING_MATURES: SignedDuration = SignedDuration::from_mins(2);
 
 /// At which point of an upgrade the cluster is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,89 +34,63 @@ pub enum Moment {
     BeforePool,
 }
 
-/// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
-    /// What the step waits for.
-    pub blocking: Vec<String>,
-    /// What is only shown.
-    pub warnings: Vec<String>,
+/// What a check looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// The snapshot of the cluster.
+    pub world: &'a World,
+    /// What Prometheus said.
+    pub answers: &'a Answers,
+    /// The release that the job upgrades to.
+    pub target: Option<&'a Target>,
+    /// At which point of the upgrade.
+    pub moment: Moment,
+    /// Now.
+    pub now: Timestamp,
 }
 
-/// Longest list of offenders in a message.
-const MAX_SHOWN: usize = 8;
-
-impl Findings {
-    /// Whether nothing blocks.
-    pub fn is_healthy(&self) -> bool {
-        self.blocking.is_empty()
-    }
-
-    /// The offenders in one line.
-    pub fn describe(&self) -> String {
-        match (self.blocking.is_empty(), self.warnings.is_empty()) {
-            (true, true) => "healthy".to_owned(),
-            (true, false) => format!("healthy; {}", list(&self.warnings)),
-            (false, _) => format!("not healthy: {}", list(&self.blocking)),
-        }
-    }
-
-    fn add(&mut self, severity: Severity, finding: String) {
-        match severity {
-            Severity::Block => self.blocking.push(finding),
-            Severity::Warn => self.warnings.push(finding),
-        }
-    }
-}
-
-fn list(all: &[String]) -> String {
-    let shown: Vec<&str> = all.iter().take(MAX_SHOWN).map(String::as_str).collect();
-    let more = all.len().saturating_sub(MAX_SHOWN);
-    let tail = if more > 0 {
-        format!("; and {more} more")
-    } else {
-        String::new()
-    };
-    format!("{}{tail}", shown.join("; "))
-}
-
-/// Checks the cluster; `target` is the release that the job upgrades to.
-pub fn check(checks: &HealthChecks, world: &World, moment: Moment, target: Option<&Target>) -> Findings {
+/// Checks the cluster.
+pub fn check(checks: &HealthChecks, look: &Look<'_>) -> Findings {
     let mut findings = Findings::default();
-    cluster_version(checks, world, moment, target, &mut findings);
-    operators(checks, world, &mut findings);
-    pools(checks, world, moment, target, &mut findings);
-    nodes(checks, world, &mut findings);
-    unchecked(checks, &mut findings);
+    cluster_version(checks, look, &mut findings);
+    operators(checks, look.world, &mut findings);
+    pools(checks, look, &mut findings);
+    nodes(checks, look.world, &mut findings);
+    prometheus::check(checks, look, &mut findings);
+    findings.sort();
     findings
 }
 
-fn cluster_version(
-    checks: &HealthChecks,
-    world: &World,
-    moment: Moment,
-    target: Option<&Target>,
-    findings: &mut Findings,
-) {
-    let Some(cluster) = &world.cluster_version else {
-        findings
-            .blocking
-            .push("the ClusterVersion is not known".to_owned());
-        return;
+fn cluster_version(checks: &HealthChecks, look: &Look<'_>, findings: &mut Findings) {
+    let Some(cluster) = &look.world.cluster_version else {
+        let unknown = "the ClusterVersion is not known";
+        return findings.add(Severity::Block, Standing::Overall, unknown);
     };
     // The CVO publishes `Failing`; a condition `Degraded` does not exist there (research/peers.md 1a).
-    if openshift::is_true(cluster.conditions(), "Failing") {
-        let text = cluster.message_of("Failing");
-        findings.add(
-            checks.cluster_version(),
-            format!("ClusterVersion is Failing: {text}"),
-        );
-    }
-    if moment == Moment::BeforeUpgrade
-        && let Some(moving) = target::movement(cluster, target)
+    if let Some(failing) =
+        openshift::condition(cluster.conditions(), "Failing").filter(|c| c.status == "True")
     {
-        findings.blocking.push(moving);
+        let text = format!("ClusterVersion is Failing: {}", cluster.message_of("Failing"));
+        let (severity, since) = (checks.cluster_version(), since(Some(failing)));
+        match since.and_then(|t| t.checked_add(FAILING_MATURES).ok()) {
+            Some(matures) if look.now < matures => {
+                findings.add_young(severity, Standing::since(since), text, matures);
+            }
+            Some(_) | None => findings.add(severity, Standing::since(since), text),
+        }
     }
+    if look.moment == Moment::BeforeUpgrade
+        && let Some(moving) = target::movement(cluster, look.target)
+    {
+        findings.add(Severity::Block, Standing::Overall, moving);
+    }
+}
+
+/// When a condition last changed.
+fn since(condition: Option<&StatusCondition>) -> Option<Timestamp> {
+    condition
+        .and_then(|c| c.last_transition_time.as_ref())
+        .map(|t| t.0)
 }
 
 fn operators(checks: &HealthChecks, world: &World, findings: &mut Findings) {
@@ -112,7 +98,7 @@ fn operators(checks: &HealthChecks, world: &World, findings: &mut Findings) {
         return;
     };
     if world.operators.is_empty() {
-        findings.add(severity, "no ClusterOperator is known".to_owned());
+        findings.add(severity, Standing::Overall, "no ClusterOperator is known");
     }
     for operator in &world.operators {
         let name = operator.name_any();
@@ -120,62 +106,52 @@ fn operators(checks: &HealthChecks, world: &World, findings: &mut Findings) {
             continue;
         }
         let all = operator.conditions();
-        let message = |type_| {
-            openshift::condition(all, type_)
-                .and_then(|c| c.message.clone())
-                .unwrap_or_default()
+        let mut offends = |type_, what: &str| {
+            let condition = openshift::condition(all, type_);
+            let message = condition.and_then(|c| c.message.as_deref()).unwrap_or_default();
+            let standing = Standing::since(since(condition));
+            findings.add(
+                severity,
+                standing,
+                format!("operator {name} is {what}: {message}"),
+            );
         };
         if openshift::is_true(all, "Degraded") {
-            findings.add(
-                severity,
-                format!("operator {name} is Degraded: {}", message("Degraded")),
-            );
+            offends("Degraded", "Degraded");
         }
         if !openshift::is_true(all, "Available") {
-            findings.add(
-                severity,
-                format!("operator {name} is not Available: {}", message("Available")),
-            );
+            offends("Available", "not Available");
         }
     }
 }
 
-fn pools(
-    checks: &HealthChecks,
-    world: &World,
-    moment: Moment,
-    target: Option<&Target>,
-    findings: &mut Findings,
-) {
+fn pools(checks: &HealthChecks, look: &Look<'_>, findings: &mut Findings) {
+    let Look {
+        world,
+        target,
+        moment,
+        ..
+    } = *look;
     let Some(severity) = checks.machine_config_pools() else {
         return;
     };
     for pool in &world.pools {
         let name = pool.name_any();
         let state = pool.state();
+        let mut offends = |type_, how: String| {
+            let standing = Standing::since(since(openshift::condition(pool.conditions(), type_)));
+            findings.add(severity, standing, format!("pool {name} is {how}"));
+        };
         if openshift::is_true(pool.conditions(), "Degraded") || state.degraded_machine_count > 0 {
-            let count = state.degraded_machine_count;
-            findings.add(
-                severity,
-                format!(
-                    "pool {name} is Degraded ({count} of {} nodes)",
-                    state.machine_count
-                ),
-            );
+            let (count, all) = (state.degraded_machine_count, state.machine_count);
+            offends("Degraded", format!("Degraded ({count} of {all} nodes)"));
         }
         if moment == Moment::BeforeUpgrade && openshift::is_true(pool.conditions(), "Updating") {
             let (done, all) = (state.updated_machine_count, state.machine_count);
-            findings.add(
-                severity,
-                format!("pool {name} is Updating ({done} of {all} nodes)"),
-            );
+            offends("Updating", format!("Updating ({done} of {all} nodes)"));
         } else if moment == Moment::BeforeUpgrade && is_minor(world, target) && is_behind(pool) {
-            findings.add(
-                severity,
-                format!(
-                    "pool {name} is behind (paused with pending changes): a minor upgrade needs it up to date"
-                ),
-            );
+            let behind = "behind (paused with pending changes): a minor upgrade needs it up to date";
+            offends("Updated", behind.to_owned());
         }
     }
 }
@@ -201,29 +177,12 @@ fn is_minor(world: &World, target: Option<&Target>) -> bool {
 
 fn nodes(checks: &HealthChecks, world: &World, findings: &mut Findings) {
     for node in &world.nodes {
-        if !node.ready {
-            findings.add(checks.nodes(), format!("node {} is not Ready", node.name));
-        } else if node.unschedulable {
-            findings.add(checks.nodes(), format!("node {} is cordoned", node.name));
-        }
-    }
-}
-
-/// What the configuration asks for and this operator has nobody to ask about.
-fn unchecked(checks: &HealthChecks, findings: &mut Findings) {
-    let mut left_out: Vec<String> = Vec::new();
-    if checks.check_critical_alerts == Some(true) {
-        left_out.push("critical alerts".to_owned());
-    }
-    match checks.custom_queries.len() {
-        0 => {}
-        1 => left_out.push("1 custom query".to_owned()),
-        n => left_out.push(format!("{n} custom queries")),
-    }
-    if !left_out.is_empty() {
-        let what = left_out.join(" and ");
-        findings.warnings.push(format!(
-            "not checked: {what} (this version does not query Prometheus yet)"
-        ));
+        let how = match (node.ready, node.unschedulable) {
+            (false, _) => "not Ready",
+            (true, true) => "cordoned",
+            (true, false) => continue,
+        };
+        let finding = format!("node {} is {how}", node.name);
+        findings.add(checks.nodes(), Standing::Unknown, finding);
     }
 }

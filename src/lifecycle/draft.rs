@@ -1,5 +1,7 @@
 //! A decision in the making: the status as it is becoming, and what shall be done.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -22,6 +24,7 @@ pub(super) struct Draft<'a> {
     pub actions: Vec<Action>,
     pub reports: Vec<(String, Report)>,
     notices: Vec<Notice>,
+    asks: BTreeSet<String>,
     wakes: Vec<Timestamp>,
     /// All else is done, but pools that someone else paused are behind: what the job waits for.
     pub foreign_pause: Option<String>,
@@ -39,6 +42,7 @@ impl<'a> Draft<'a> {
             actions: Vec::new(),
             reports: Vec::new(),
             notices: Vec::new(),
+            asks: BTreeSet::new(),
             wakes: Vec::new(),
             foreign_pause: None,
             headline: None,
@@ -57,6 +61,7 @@ impl<'a> Draft<'a> {
     pub fn scene(&self, began: Timestamp) -> Scene<'_> {
         Scene {
             world: self.input.world,
+            answers: self.input.answers,
             job: self.input.job,
             status: &self.status,
             settings: self.input.settings,
@@ -189,8 +194,10 @@ impl<'a> Draft<'a> {
             actions,
             tracked,
             warnings,
+            asks,
             verdict,
         } = tick;
+        self.asks.extend(asks);
         for action in &actions {
             self.record_intent(action);
         }
@@ -290,6 +297,7 @@ impl<'a> Draft<'a> {
             actions,
             reports,
             notices,
+            asks,
             wakes,
             foreign_pause: _,
             headline: _,
@@ -299,6 +307,7 @@ impl<'a> Draft<'a> {
             actions,
             reports,
             notices,
+            asks,
             wake_at: wakes.first().copied(),
         }
     }

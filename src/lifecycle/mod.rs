@@ -13,6 +13,8 @@ mod running;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -24,6 +26,7 @@ use crate::{
         upgrade_job::{EngineChoice, UpgradeJobStatus},
     },
     engine::{Report, Run},
+    health::answers::Answers,
     settings::Settings,
     steps::Action,
     world::World,
@@ -36,6 +39,8 @@ pub use lock::{Lock, holder_of};
 pub struct Input<'a> {
     /// The snapshot of the cluster.
     pub world: &'a World,
+    /// What Prometheus said.
+    pub answers: &'a Answers,
     /// The job; the same as in `world.jobs`.
     pub job: &'a UpgradeJob,
     /// The workflow of the job.
@@ -91,6 +96,8 @@ pub struct Decision {
     pub reports: Vec<(String, Report)>,
     /// What to tell people.
     pub notices: Vec<Notice>,
+    /// Queries whose answers it lacks: ask Prometheus, and decide again before anything is carried out.
+    pub asks: BTreeSet<String>,
     /// When time alone may change the decision.
     pub wake_at: Option<Timestamp>,
 }

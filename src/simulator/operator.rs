@@ -6,7 +6,11 @@ use jiff::SignedDuration;
 use tokio::sync::mpsc;
 
 use super::api::{ApiServer, Identity};
-use crate::{clock::Clock, controller, settings::Settings};
+use crate::{
+    clock::Clock,
+    controller::{self, prometheus::Asker},
+    settings::Settings,
+};
 
 /// What is done to the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +27,12 @@ pub enum Order {
 /// Keeps one operator running until dropped, or until nobody can give orders any more.
 ///
 /// A killed one is dropped at once with everything that it was about to do (SIGKILL); its client is dead. It starts again
-/// after `down`, as a pod does, with nothing but what the API server has.
+/// after `down`, as a pod does, with nothing but what the API server has. `prometheus` is who it asks, by the true clock.
 pub async fn keep_running(
     server: &ApiServer,
     clock: Clock,
     settings: &Settings,
+    prometheus: impl Fn(Clock) -> Asker,
     down: Duration,
     mut orders: mpsc::UnboundedReceiver<Order>,
 ) {
@@ -38,6 +43,7 @@ pub async fn keep_running(
             server.client(identity),
             settings.clone(),
             clock.shifted(offset),
+            prometheus(clock),
             |_| {},
             std::future::pending(),
         );

@@ -20,9 +20,10 @@ use super::{
     driver::{self, News},
     openshift::faults,
     operator::{self, Order},
+    prometheus::service,
     scenario::{Timeline, events::Reference, timeline::Happening},
 };
-use crate::{api::labels, clock::Clock, settings::Settings};
+use crate::{api::labels, clock::Clock, controller::prometheus::Asker, settings::Settings};
 
 /// Nothing in a simulation waits longer than this without looking again.
 const IDLE: Duration = Duration::from_secs(86_400);
@@ -37,6 +38,8 @@ pub struct Simulation {
     pub server: ApiServer,
     /// Its clock.
     pub clock: Clock,
+    /// What its cluster is, once it is started.
+    timeline: Option<Arc<Timeline>>,
     orders: Option<mpsc::UnboundedSender<Order>>,
     tasks: JoinSet<()>,
 }
@@ -95,6 +98,7 @@ impl Simulation {
         Self {
             server: ApiServer::new(clock, &crate::api::crds()),
             clock,
+            timeline: None,
             orders: None,
             tasks: JoinSet::new(),
         }
@@ -102,6 +106,7 @@ impl Simulation {
 
     /// Starts the cluster of a scenario, and waits until it is there. What is there already is taken as it is.
     pub async fn start_cluster(&mut self, timeline: &Arc<Timeline>) -> Result<(), Error> {
+        self.timeline = Some(Arc::clone(timeline));
         let (server, clock) = (&self.server, self.clock);
         let cluster = driver::Simulation {
             initial: timeline.initial(true),
@@ -144,14 +149,19 @@ impl Simulation {
         self.tasks.spawn(player.play());
     }
 
-    /// Starts our operator; a killed one is started again.
+    /// Starts our operator; a killed one is started again. It asks the Prometheus of the cluster, if that was started.
     pub fn start_operator(&mut self, settings: &Settings) {
         let (give, orders) = mpsc::unbounded_channel();
         self.orders = Some(give);
         let (server, clock) = (self.server.clone(), self.clock);
         let settings = in_simulated_time(settings.clone());
+        let timeline = self.timeline.clone();
+        let prometheus = move |clock: Clock| match timeline.clone() {
+            Some(timeline) => service::asker(clock, move || timeline.prometheus(clock.now())),
+            None => Asker::nobody(),
+        };
         self.tasks.spawn(async move {
-            operator::keep_running(&server, clock, &settings, RESTART, orders).await;
+            operator::keep_running(&server, clock, &settings, prometheus, RESTART, orders).await;
         });
     }
 

@@ -1,9 +1,11 @@
 //! `pre-health-check`, `post-health-check`, `final-health-check`: wait until green, or fail at the timeout.
 
+use jiff::SignedDuration;
+
 use super::{Scene, Tick};
 use crate::{
     api::{conditions::reasons, duration, health_check::HealthChecks},
-    health::{self, Moment},
+    health::{FAILING_MATURES, Moment},
     text,
 };
 
@@ -28,22 +30,25 @@ pub(super) fn after(scene: &Scene<'_>) -> Tick {
 }
 
 fn check(scene: &Scene<'_>, checks: &HealthChecks, moment: Moment, reason: &'static str) -> Tick {
-    let findings = health::check(checks, scene.world, moment, scene.target().as_ref());
+    let findings = scene.health(checks, moment);
     if findings.is_healthy() {
         return Tick::done(findings.describe());
     }
     let timeout = checks.timeout();
-    let deadline = scene
-        .began
-        .saturating_add(timeout)
-        .unwrap_or(jiff::Timestamp::MAX);
-    if scene.now >= deadline {
+    let grace = if findings.is_only_young() {
+        FAILING_MATURES
+    } else {
+        SignedDuration::ZERO
+    };
+    let deadline = [timeout, grace].into_iter().fold(scene.began, |t, d| {
+        t.saturating_add(d).unwrap_or(jiff::Timestamp::MAX)
+    });
+    // While something is still to be asked for there is no verdict; whoever asks decides again at once.
+    if scene.now >= deadline && findings.asks.is_empty() {
         let took = duration::format(timeout);
         return Tick::failed(reason, format!("{} (waited {took})", findings.describe()));
     }
     let until = text::time(deadline, scene.settings.zone());
-    Tick::wait_until(
-        format!("{}; waiting until {until}", findings.describe()),
-        deadline,
-    )
+    let message = format!("{}; waiting until {until}", findings.describe());
+    Tick::wait_for_health(message, Some(deadline), findings)
 }

@@ -3,10 +3,7 @@
 use kube::ResourceExt;
 
 use super::{Scene, Tick};
-use crate::{
-    health::{self, Moment},
-    pools, text,
-};
+use crate::{health::Moment, pools, text};
 
 pub(super) fn tick(scene: &Scene<'_>, index: usize) -> Tick {
     let Some(group) = pools::held_group(scene.job, index, &scene.world.pools) else {
@@ -27,16 +24,12 @@ pub(super) fn tick(scene: &Scene<'_>, index: usize) -> Tick {
         return Tick::wait_until(format!("{names} held until {when}"), group.not_before);
     }
     let checks = &scene.job.spec.config.post_upgrade_health_checks;
-    let findings = health::check(checks, scene.world, Moment::BeforePool, scene.target().as_ref());
+    let findings = scene.health(checks, Moment::BeforePool);
     if !findings.is_healthy() {
-        return wait(
-            scene,
-            &format!(
-                "{}; its nodes are not touched before that is mended",
-                findings.describe()
-            ),
-            group.not_after,
-        );
+        let what = findings.describe();
+        let why = format!("{what}; its nodes are not touched before that is mended");
+        let message = with_limit(scene, why, group.not_after);
+        return Tick::wait_for_health(message, group.not_after, findings);
     }
     Tick::done(format!("time reached; {}", findings.describe()))
 }
@@ -57,11 +50,19 @@ fn member_names(scene: &Scene<'_>, index: usize) -> String {
 }
 
 fn wait(scene: &Scene<'_>, why: &str, not_after: Option<jiff::Timestamp>) -> Tick {
+    let message = with_limit(scene, why.to_owned(), not_after);
+    match not_after {
+        Some(limit) => Tick::wait_until(message, limit),
+        None => Tick::wait(message),
+    }
+}
+
+fn with_limit(scene: &Scene<'_>, why: String, not_after: Option<jiff::Timestamp>) -> String {
     match not_after {
         Some(limit) => {
             let by = text::time(limit, scene.settings.zone());
-            Tick::wait_until(format!("{why}; must be unpaused by {by}"), limit)
+            format!("{why}; must be unpaused by {by}")
         }
-        None => Tick::wait(why),
+        None => why,
     }
 }

@@ -1,5 +1,7 @@
 //! `hook-…` and `hooks-…`: hooks as Jobs, one per hook, event and (for held pools) pool.
 
+use std::collections::BTreeSet;
+
 use kube::ResourceExt;
 
 use super::{Action, Scene, Tick, Verdict, hold};
@@ -89,6 +91,7 @@ fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Op
         actions,
         tracked: problems,
         warnings: warnings.into_iter().map(|w| ("Hook", w)).collect(),
+        asks: BTreeSet::new(),
         verdict,
     }
 }

@@ -13,6 +13,8 @@ pub mod progress;
 mod set_desired_update;
 mod unpause;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
@@ -20,8 +22,10 @@ use kube::ResourceExt;
 use crate::{
     api::{
         UpgradeJob,
+        health_check::HealthChecks,
         upgrade_job::{HookTracker, PauseReason, StepStatus, UpgradeJobStatus},
     },
+    health::{self, Findings, Look, Moment, answers::Answers},
     plan::{PlanStep, StepAction},
     settings::Settings,
     target::Target,
@@ -35,6 +39,8 @@ pub use hooks::{exit_event, hooks_of};
 pub struct Scene<'a> {
     /// The snapshot of the cluster.
     pub world: &'a World,
+    /// What Prometheus said.
+    pub answers: &'a Answers,
     /// The job as stored.
     pub job: &'a UpgradeJob,
     /// Its status as it is becoming in this decision.
@@ -56,6 +62,8 @@ pub struct Tick {
     pub tracked: Vec<HookTracker>,
     /// What people should know besides: the reason of the Event, and its text.
     pub warnings: Vec<(&'static str, String)>,
+    /// Queries whose answers it lacks: ask Prometheus, and tick again.
+    pub asks: BTreeSet<String>,
     /// Where the step stands.
     pub verdict: Verdict,
 }
@@ -194,6 +202,16 @@ impl Tick {
         )
     }
 
+    /// Wait for a healthy cluster until `deadline`, and ask what the check still lacks.
+    fn wait_for_health(message: String, deadline: Option<Timestamp>, findings: Findings) -> Self {
+        let wake_at = findings.look_again.into_iter().chain(deadline).min();
+        let verdict = Verdict::Running { message, wake_at };
+        Self {
+            asks: findings.asks,
+            ..Self::of(Vec::new(), verdict)
+        }
+    }
+
     /// Something to do; the next tick sees what came of it.
     pub fn act(actions: Vec<Action>, message: impl Into<String>) -> Self {
         Self::of(
@@ -231,6 +249,7 @@ impl Tick {
             actions,
             tracked: Vec::new(),
             warnings: Vec::new(),
+            asks: BTreeSet::new(),
             verdict,
         }
     }
@@ -249,6 +268,19 @@ impl Scene<'_> {
             .cluster_version
             .as_ref()
             .and_then(|c| Target::of(self.job, c))
+    }
+
+    /// The cluster's health at this moment.
+    fn health(&self, checks: &HealthChecks, moment: Moment) -> Findings {
+        let target = self.target();
+        let look = Look {
+            world: self.world,
+            answers: self.answers,
+            target: target.as_ref(),
+            moment,
+            now: self.now,
+        };
+        health::check(checks, &look)
     }
 
     /// The recorded state of a step.

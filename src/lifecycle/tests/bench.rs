@@ -11,6 +11,7 @@ use crate::{
         upgrade_job::{EngineChoice, PauseReason},
     },
     engine::{Node, NodePhase, Report, Run, embedded},
+    health::answers::Answers,
     lifecycle::{Decision, EngineState, Input, RunState, decide},
     plan::{Part, Plan, When},
     pools,
@@ -22,6 +23,7 @@ use crate::{
 /// What happens to one job; everything it asks for is done at once.
 pub struct Bench {
     pub world: World,
+    pub answers: Answers,
     pub name: String,
     pub now: i64,
     pub settings: Settings,
@@ -49,6 +51,7 @@ impl Bench {
         };
         Self {
             world,
+            answers: Answers::NobodyToAsk,
             name,
             now: 0,
             settings: settings(),
@@ -184,6 +187,7 @@ impl Bench {
         };
         decide(&Input {
             world: &self.world,
+            answers: &self.answers,
             job: self.job(),
             run: &run,
             engine: &self.engine,

@@ -432,6 +432,7 @@ fn an_unreadable_plan_is_said_and_still_times_out() {
         Some(json!({"version": 99, "run": {"kind": "main", "attempt": 1}, "steps": []}));
     let decision = crate::lifecycle::decide(&crate::lifecycle::Input {
         world: &bench.world,
+        answers: &bench.answers,
         job: bench.job(),
         run: &RunState::Absent,
         engine: &bench.engine,

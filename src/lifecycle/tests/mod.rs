@@ -3,6 +3,7 @@
 mod bench;
 mod endings;
 mod fixtures;
+mod health;
 mod in_every_step;
 mod table;
 mod upgrade;

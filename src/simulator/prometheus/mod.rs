@@ -5,6 +5,7 @@
 //! with an empty vector.
 
 pub mod selector;
+pub mod service;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
