@@ -336,13 +336,17 @@ mod tests {
     }
 
     fn example(from: &str, days: i64) -> Recording {
+        with_events(from, days, "[]")
+    }
+
+    fn with_events(from: &str, days: i64, events: &str) -> Recording {
         let mut manifests = crate::cli::manifests::Manifests::default();
         let text = include_str!("../../../docs/examples/cluster-upgrade.yaml");
         manifests.add(std::path::Path::new("example.yaml"), text);
         let objects = manifests.objects.into_iter();
         let setup = Setup {
             objects: objects.map(|m| (m.location.to_string(), m.object)).collect(),
-            scenario: Scenario::default(),
+            scenario: Scenario::parse(std::path::Path::new("s.yaml"), &format!("events: {events}")).unwrap(),
             from: from.parse().unwrap(),
             length: SignedDuration::from_hours(24 * days),
             seed: 1,
@@ -374,6 +378,46 @@ mod tests {
             "always an update to go to"
         );
         assert_eq!(recording.refusals(), []);
+    }
+
+    /// The example waits 30 minutes for a healthy cluster, and excludes alerts by name and by namespace.
+    #[rstest::rstest]
+    #[case::an_alert_that_resolves("alert: {alertname: KubeAPIDown}, for: 8m", JobPhase::Succeeded, 8)]
+    #[case::an_alert_that_stays("alert: {alertname: KubeAPIDown}, for: 31m", JobPhase::Failed, 30)]
+    #[case::an_excluded_name("alert: {alertname: KubePodCrashLooping}, for: 31m", JobPhase::Succeeded, 0)]
+    #[case::an_excluded_namespace(
+        "alert: {alertname: A, labels: {namespace: openshift-console}}, for: 31m",
+        JobPhase::Succeeded,
+        0
+    )]
+    #[case::a_query_with_a_result(
+        "query: {query: 'up{job=~\"^argocd-.+$\",namespace=\"syn\"} != 1', result: [{value: 0}]}, for: 10m",
+        JobPhase::Succeeded,
+        10
+    )]
+    #[case::no_prometheus("fault: {prometheusAway: {}}, for: 5m", JobPhase::Succeeded, 5)]
+    fn what_prometheus_says_holds_the_upgrade(
+        #[case] event: &str,
+        #[case] phase: JobPhase,
+        #[case] minutes: i64,
+    ) {
+        let events = format!("[{{at: '2026-12-01T21:00:00Z', {event}}}]");
+        let recording = with_events("2026-12-01T00:00:00Z", 1, &events);
+        let jobs = recording.jobs();
+        assert_eq!(jobs[0].phase, phase, "{:?}", jobs[0].message);
+        let step = jobs[0]
+            .steps
+            .iter()
+            .find(|s| s.name == "pre-health-check")
+            .unwrap();
+        let ended = step.finished_at.as_ref().unwrap().0;
+        let waited = ended.duration_since(jobs[0].start_after);
+        let expected = SignedDuration::from_mins(minutes);
+        // Prometheus is asked every 30 seconds.
+        assert!(
+            (expected..expected + SignedDuration::from_secs(35)).contains(&waited),
+            "waited {waited:#}"
+        );
     }
 
     /// The pin of that run is four hours before the begin.
