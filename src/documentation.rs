@@ -172,3 +172,42 @@ fn documents_link_to_files_that_are_there() {
         }
     }
 }
+
+/// Paths of all fields of a JSON document, in the way that documents write them.
+fn paths(value: &serde_json::Value, prefix: &str, found: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Array(items) => {
+            found.push(format!("`{prefix}[]`"));
+            for item in items {
+                paths(item, &format!("{prefix}[]"), found);
+            }
+        }
+        serde_json::Value::Object(fields) => {
+            if prefix.ends_with("[]") {
+                found.push(format!("`{prefix}`"));
+            }
+            for (name, below) in fields {
+                let dot = if prefix.is_empty() { "" } else { "." };
+                paths(below, &format!("{prefix}{dot}{name}"), found);
+            }
+        }
+        _ => found.push(format!("`{prefix}`")),
+    }
+}
+
+#[test]
+fn the_document_of_a_rehearsal_is_described() {
+    let text = include_str!("../docs/rehearse.md");
+    let mut found = Vec::new();
+    paths(
+        &crate::simulator::rehearsal::report::tests::example(),
+        "",
+        &mut found,
+    );
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 21, "{found:?}");
+    for path in found {
+        assert!(text.contains(&path), "{path} is not in docs/rehearse.md");
+    }
+}

@@ -32,6 +32,8 @@ enum Command {
     Render(cli::render::Args),
     /// Print the next runs of a schedule, or of the configs in files.
     NextRuns(cli::next_runs::Args),
+    /// Show what manifests will do, in simulated time: no cluster is needed.
+    Rehearse(cli::rehearse::Args),
     /// Act as OpenShift's operators on a test cluster.
     SimulateOpenshift(cli::simulate_openshift::SimulateOpenshift),
 }
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return explain(&error),
     };
-    start_logs(log_format);
+    start_logs(log_format, &command);
     // Two TLS back ends can be in the graph; rustls wants to be told. An error means that it was told already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match dispatch(command) {
@@ -77,6 +79,7 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
         }
         Command::Crds(args) => cli::crds::run(&args).map_err(|e| e.to_string())?,
         Command::NextRuns(args) => cli::next_runs::run(&args).map_err(|e| e.to_string())?,
+        Command::Rehearse(args) => return cli::rehearse::run(&args).map_err(|e| e.to_string()),
         Command::Render(args) => print!("{}", cli::render::run(&args).map_err(|e| e.to_string())?),
     }
     Ok(ExitCode::SUCCESS)
@@ -90,9 +93,15 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {
         .map_err(|e| format!("cannot start the runtime: {e}"))
 }
 
-fn start_logs(format: LogFormat) {
+fn start_logs(format: LogFormat, command: &Command) {
     use tracing_subscriber::{EnvFilter, fmt};
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let level = match command {
+        Command::Run(_) | Command::SimulateOpenshift(_) => "info",
+        // What the simulated operator logs is no answer.
+        Command::Rehearse(_) => "off",
+        Command::Crds(_) | Command::NextRuns(_) | Command::Render(_) => "warn",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let colours = std::io::stderr().is_terminal();
     let builder = fmt()
         .with_env_filter(filter)

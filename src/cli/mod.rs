@@ -3,9 +3,11 @@
 pub mod crds;
 pub mod manifests;
 pub mod next_runs;
+pub mod rehearse;
 pub mod render;
 pub mod run;
 pub mod simulate_openshift;
+pub mod terminal;
 
 use jiff::SignedDuration;
 

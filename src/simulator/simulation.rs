@@ -3,7 +3,10 @@
 //!
 //! Everything runs in one paused tokio runtime, see [`run`]. Whatever waits, waits on that clock, so a year takes seconds.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -41,8 +44,12 @@ pub struct Simulation {
     /// What its cluster is, once it is started.
     timeline: Option<Arc<Timeline>>,
     orders: Option<mpsc::UnboundedSender<Order>>,
+    problems: Problems,
     tasks: JoinSet<()>,
 }
+
+/// What of the scenario could not be done.
+type Problems = Arc<Mutex<Vec<String>>>;
 
 /// A simulation cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +107,7 @@ impl Simulation {
             clock,
             timeline: None,
             orders: None,
+            problems: Problems::default(),
             tasks: JoinSet::new(),
         }
     }
@@ -145,6 +153,7 @@ impl Simulation {
             clock: self.clock,
             timeline: Arc::clone(timeline),
             orders: self.orders.clone(),
+            problems: Arc::clone(&self.problems),
         };
         self.tasks.spawn(player.play());
     }
@@ -163,6 +172,14 @@ impl Simulation {
         self.tasks.spawn(async move {
             operator::keep_running(&server, clock, &settings, prometheus, RESTART, orders).await;
         });
+    }
+
+    /// What of the scenario could not be done so far, for people.
+    pub fn problems(&self) -> Vec<String> {
+        self.problems
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// A client that is never disturbed.
@@ -192,6 +209,7 @@ struct Player {
     clock: Clock,
     timeline: Arc<Timeline>,
     orders: Option<mpsc::UnboundedSender<Order>>,
+    problems: Problems,
 }
 
 impl Player {
@@ -202,7 +220,12 @@ impl Player {
             tokio::time::sleep(left).await;
             for due in self.timeline.due(after, next) {
                 if let Err(error) = self.happen(due.at, &due.happening).await {
-                    tracing::warn!("{error}");
+                    let problem = format!("an event of the scenario at {} did not happen: {error}", due.at);
+                    tracing::warn!("{problem}");
+                    self.problems
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(problem);
                 }
             }
             after = next;

@@ -113,8 +113,14 @@ impl Writer<'_> {
         meta.insert("uid".to_owned(), json!(uid));
         meta.insert("creationTimestamp".to_owned(), json!(self.now));
         meta.insert("generation".to_owned(), json!(1));
-        if let Some(namespace) = namespace {
-            meta.insert("namespace".to_owned(), json!(namespace));
+        match namespace {
+            Some(namespace) => {
+                meta.insert("namespace".to_owned(), json!(namespace));
+            }
+            // As the real server does for an object that is not namespaced.
+            None => {
+                meta.remove("namespace");
+            }
         }
         self.check_metadata(&name, &object)?;
         let key = self.key(&name);

@@ -28,6 +28,8 @@ pub struct Recording {
     installed: Option<String>,
     motion: Motion,
     refused: Vec<Refused>,
+    left_out: BTreeMap<String, usize>,
+    warnings: Vec<String>,
 }
 
 /// An object that the API server did not take.
@@ -79,6 +81,8 @@ impl Recording {
             installed: None,
             motion: Motion::default(),
             refused: Vec::new(),
+            left_out: BTreeMap::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -144,6 +148,16 @@ impl Recording {
         });
     }
 
+    /// An object of the user's is of a kind that the simulated cluster does not have: nothing of an upgrade.
+    pub fn left_out(&mut self, kind: impl Into<String>) {
+        *self.left_out.entry(kind.into()).or_default() += 1;
+    }
+
+    /// Something that an administrator should know of the rehearsal itself.
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        self.warnings.push(warning.into());
+    }
+
     /// The configs, by name.
     pub fn configs(&self) -> Vec<&Config> {
         let mut all: Vec<&Config> = self.configs.values().collect();
@@ -171,6 +185,16 @@ impl Recording {
     /// What the API server did not take.
     pub fn refusals(&self) -> &[Refused] {
         &self.refused
+    }
+
+    /// Kinds that had nothing to do with it, with the number of objects.
+    pub fn kinds_left_out(&self) -> &BTreeMap<String, usize> {
+        &self.left_out
+    }
+
+    /// What was said about the rehearsal itself.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// When the cluster was on the move, oldest first.

@@ -106,14 +106,14 @@ impl SkippedReport {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
+pub(crate) mod tests {
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::simulator::rehearsal::fixtures::*;
+    use crate::simulator::rehearsal::{Recording, fixtures::*};
 
-    #[test]
-    fn the_document_has_these_fields_and_null_where_there_is_nothing() {
+    /// A recording with everything that a document can have.
+    fn everything() -> Recording {
         let mut recording = recording();
         let config = config("c", &json!({"schedule": {"cron": "0 22 1,8,15 12 *"}}));
         let status = json!({"nextPossibleSchedules": [
@@ -132,8 +132,20 @@ mod tests {
         bare.metadata.owner_references = None;
         bare.spec.desired_version = None;
         recording.see_job(&bare, at(run));
+        recording
+    }
+
+    /// Its document.
+    pub(crate) fn example() -> Value {
+        let recording = everything();
+        serde_json::to_value(Report::new(&Story::of(&recording), &["careful".to_owned()])).unwrap()
+    }
+
+    #[test]
+    fn the_document_has_these_fields_and_null_where_there_is_nothing() {
+        let run = "2026-12-01T21:00:00Z";
+        let recording = everything();
         let story = Story::of(&recording);
-        let document = serde_json::to_value(Report::new(&story, &["careful".to_owned()])).unwrap();
         let names = [&story.jobs[0].job.name, &story.jobs[1].job.name];
         let expected = json!({
             "jobs": [
@@ -155,6 +167,6 @@ mod tests {
             ],
             "warnings": ["careful"],
         });
-        assert_eq!(document, expected);
+        assert_eq!(example(), expected);
     }
 }

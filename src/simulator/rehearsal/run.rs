@@ -19,7 +19,10 @@ use serde_json::json;
 
 use super::Recording;
 use crate::{
-    api::{UpgradeConfig, UpgradeJob, upgrade_job::JobPhase},
+    api::{
+        self, GROUP, NodeForceDrain, UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
+        upgrade_job::JobPhase,
+    },
     clock::Clock,
     openshift::{cluster_version::ClusterVersion, machine_config_pool::MachineConfigPool},
     schedule::Schedule,
@@ -102,6 +105,9 @@ async fn rehearse(setup: Setup, progress: impl FnMut(Timestamp)) -> Result<Recor
     simulation.play(&timeline);
     recorder.follow(&simulation, end, progress).await;
     watching.abort();
+    for problem in timeline.warnings().into_iter().chain(simulation.problems()) {
+        recorder.lock().warn(problem);
+    }
     if let Some(request) = simulation.server.unknown_requests().into_iter().next() {
         return Err(Error::UnknownRequest(request));
     }
@@ -170,6 +176,43 @@ async fn leave_out_earlier_runs(
     Ok(())
 }
 
+/// What is wrong with an object that is not what its kind says: nobody could work with it.
+fn unreadable(types: &TypeMeta, object: &DynamicObject) -> Option<String> {
+    fn problem<K: DeserializeOwned>(object: &DynamicObject) -> Option<String> {
+        let read = serde_json::to_value(object).and_then(serde_json::from_value::<K>);
+        read.err().map(|error| error.to_string())
+    }
+    match (types.api_version.split('/').next(), types.kind.as_str()) {
+        (Some(GROUP), "UpgradeConfig") => problem::<UpgradeConfig>(object),
+        (Some(GROUP), "UpgradeJob") => problem::<UpgradeJob>(object),
+        (Some(GROUP), "UpgradeJobHook") => problem::<UpgradeJobHook>(object),
+        (Some(GROUP), "UpgradeSuspensionWindow") => problem::<UpgradeSuspensionWindow>(object),
+        (Some(GROUP), "ClusterVersion") => problem::<api::cluster_version::ClusterVersion>(object),
+        (Some(GROUP), "NodeForceDrain") => problem::<NodeForceDrain>(object),
+        (Some("machineconfiguration.openshift.io"), "MachineConfigPool") => {
+            problem::<MachineConfigPool>(object)
+        }
+        (Some("config.openshift.io"), "ClusterVersion") => problem::<ClusterVersion>(object),
+        _ => None,
+    }
+}
+
+/// What is to be said of an object that was not taken; `None` if its kind has nothing to do with upgrades.
+fn refusal(types: &TypeMeta, error: &simulation::Error) -> Option<String> {
+    let group = types.api_version.split_once('/').map_or("", |(group, _)| group);
+    match error {
+        simulation::Error::UnknownKind { .. } if group != GROUP => None,
+        simulation::Error::UnknownKind { .. } => {
+            Some(format!("there is no such kind in {}", types.api_version))
+        }
+        simulation::Error::Call { source, .. } => Some(match source.as_ref() {
+            kube::Error::Api(status) => status.message.clone(),
+            other => other.to_string(),
+        }),
+        simulation::Error::Runtime(_) | simulation::Error::NotReady => Some(error.to_string()),
+    }
+}
+
 /// Something that was seen.
 enum Seen {
     Config(Box<UpgradeConfig>),
@@ -201,10 +244,17 @@ impl Recorder {
                 .metadata
                 .namespace
                 .get_or_insert(settings.namespace.clone());
+            let types = object.types.clone().unwrap_or_default();
+            let name = format!("{} {}", types.kind, object.name_any());
+            if let Some(problem) = unreadable(&types, &object) {
+                self.lock().refused(location, name, problem);
+                continue;
+            }
             if let Err(error) = simulation::apply(&simulation.server, &client, &object).await {
-                let kind = object.types.as_ref().map_or("", |t| t.kind.as_str());
-                let name = format!("{kind} {}", object.name_any());
-                self.lock().refused(location, name, error.to_string());
+                match refusal(&types, &error) {
+                    Some(problem) => self.lock().refused(location, name, problem),
+                    None => self.lock().left_out(types.kind),
+                }
             }
         }
     }

@@ -1,7 +1,9 @@
 //! A rehearsal for people: run after run, in the zone of its config.
 //!
-//! What went well is one line, and long rows of it are cut; what did not is told step by step. The first upgrade of each
-//! config is told in full: it shows what the others consist of.
+//! A run is one line, and long rows of the same are cut. Step by step are told, of each config: the first upgrade that
+//! succeeded, for it shows what the others consist of, and the first that failed for a certain reason.
+
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
@@ -19,8 +21,6 @@ use crate::{
 const ROW: usize = 60;
 /// ... to this.
 const SHOWN: usize = 20;
-/// So many failed upgrades of a config are told step by step.
-const DETAILED: usize = 5;
 /// Longest message of a step or a run, in characters.
 const MESSAGE: usize = 300;
 
@@ -73,6 +73,7 @@ pub fn timeline(story: &Story<'_>, warnings: &[String], style: Style) -> String 
     }
     page.by_hand(story);
     page.totals(story);
+    page.left_out(story);
     page.warnings(warnings);
     page.lines.join("\n") + "\n"
 }
@@ -106,24 +107,16 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What of a config was told step by step so far.
+/// What of a config was told step by step so far: one upgrade that succeeded, and one for each reason to fail.
 #[derive(Default)]
-struct StepByStep {
-    succeeded: usize,
-    failed: usize,
-}
+struct StepByStep<'a>(BTreeSet<&'a str>);
 
-impl StepByStep {
-    /// Whether the next job, which is in this phase, is told step by step.
-    fn takes(&mut self, phase: JobPhase) -> bool {
-        match phase {
-            JobPhase::Succeeded => {
-                self.succeeded += 1;
-                self.succeeded == 1
-            }
-            JobPhase::Failed => {
-                self.failed += 1;
-                self.failed <= DETAILED
+impl<'a> StepByStep<'a> {
+    /// Whether the next job is told step by step.
+    fn takes(&mut self, job: &'a Job) -> bool {
+        match job.phase {
+            JobPhase::Succeeded | JobPhase::Failed => {
+                self.0.insert(job.reason.as_deref().unwrap_or_default())
             }
             JobPhase::Running | JobPhase::Paused => true,
             JobPhase::Skipped | JobPhase::Pending => false,
@@ -206,7 +199,7 @@ impl Page {
                     Run::None(skipped) => self.skipped(skipped, zone),
                     Run::Job(job) => {
                         self.job(job, zone);
-                        if self.style.detail == Detail::All || told.takes(job.phase) {
+                        if self.style.detail == Detail::All || told.takes(job) {
                             self.steps(job, zone);
                         }
                     }
@@ -262,25 +255,31 @@ impl Page {
     }
 
     fn steps(&mut self, job: &Job, zone: &TimeZone) {
-        let reached = |step: &&StepStatus| step.started_at.is_some();
-        let width = job.steps.iter().filter(reached).map(|s| s.name.chars().count());
-        let width = width.max().unwrap_or_default();
-        for step in job.steps.iter().filter(reached) {
-            self.step(step, width, zone);
+        let shown = job.steps.iter().filter(|step| self.shows(step));
+        let (reached, not_reached): (Vec<_>, Vec<_>) = shown.partition(|step| step.started_at.is_some());
+        let width = reached.iter().map(|step| step.name.chars().count()).max();
+        for step in &reached {
+            self.step(step, width.unwrap_or_default(), zone);
         }
-        let not_reached: Vec<&str> = job
-            .steps
-            .iter()
-            .filter(|step| !reached(step))
-            .map(|step| step.name.as_str())
-            .collect();
         if !not_reached.is_empty() {
-            self.line(format!("      not reached: {}", not_reached.join(", ")));
+            let names: Vec<&str> = not_reached.iter().map(|step| step.name.as_str()).collect();
+            self.line(format!("      not reached: {}", names.join(", ")));
         }
         if job.finished_at.is_some() && !job.paused_pools.is_empty() {
             let pools = job.paused_pools.join(", ");
             let left = self.colour(Colour::Red, "left paused");
             self.line(format!("      {left}: {pools}"));
+        }
+    }
+
+    /// Whether a step says something: hooks that were not due, and what waits for all hooks of an event, do not.
+    fn shows(&self, step: &StepStatus) -> bool {
+        let of_hooks = ["Hook", "HooksJoin"].contains(&step.kind.as_str());
+        match (self.style.detail, step.phase) {
+            (Detail::All, _)
+            | (Detail::Eventful, StepPhase::Failed | StepPhase::Running | StepPhase::Overridden) => true,
+            (Detail::Eventful, StepPhase::Pending | StepPhase::Skipped) => !of_hooks,
+            (Detail::Eventful, StepPhase::Succeeded) => step.kind != "HooksJoin",
         }
     }
 
@@ -345,6 +344,17 @@ impl Page {
                 "The cluster was never on the move outside of a window (from startAfter until upgradeTimeout is over)."
                     .to_owned()
             });
+        }
+    }
+
+    fn left_out(&mut self, story: &Story<'_>) {
+        let kinds = story.recording.kinds_left_out();
+        if !kinds.is_empty() {
+            let kinds: Vec<String> = kinds.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+            self.line(format!(
+                "Left out, as they have nothing to do with upgrades: {}.",
+                kinds.join(", ")
+            ));
         }
     }
 

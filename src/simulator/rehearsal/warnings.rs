@@ -37,6 +37,7 @@ pub fn warnings(story: &Story<'_>, input: Input<'_>) -> Vec<String> {
     all.extend(schedules::warnings(story, input));
     all.extend(windows::warnings(story, input));
     all.extend(selectors::warnings(story, input));
+    all.extend(story.recording.warnings().iter().cloned());
     all.extend(unaccounted(story));
     all
 }

@@ -160,13 +160,71 @@ fn what_happens_in_the_middle_of_a_row_is_shown() {
 }
 
 #[test]
-fn only_the_first_failures_are_told_step_by_step() {
+fn the_first_failure_of_each_reason_is_told_step_by_step() {
     let recording = hourly(30, |n| {
-        failed(FROM, FROM, "HookFailed", &format!("hook {n} failed"))
+        let reason = ["HookFailed", "TimedOut"][usize::from(n % 3 == 0)];
+        failed(FROM, FROM, reason, &format!("failure {n}"))
     });
     let lines = lines(&recording, Detail::Eventful);
     let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
-    assert_eq!((count("Failed after"), count("not reached")), (30, DETAILED));
+    assert_eq!((count("Failed after"), count("not reached")), (30, 2));
+}
+
+#[test]
+fn steps_of_hooks_that_say_nothing_are_left_out() {
+    let step = |name: &str, kind: &str, phase: &str| {
+        let started = ["Succeeded", "Failed"].contains(&phase).then_some(FROM);
+        json!({"name": name, "kind": kind, "phase": phase, "startedAt": started})
+    };
+    let mut status = failed(FROM, FROM, "HookFailed", "m");
+    status["steps"] = json!([
+        step("hook-start-x", "Hook", "Succeeded"),
+        step("hooks-start", "HooksJoin", "Succeeded"),
+        step("hook-upgrade-complete-x", "Hook", "Failed"),
+        step("hooks-upgrade-complete", "HooksJoin", "Failed"),
+        step("hook-success-x", "Hook", "Pending"),
+        step("hooks-success", "HooksJoin", "Pending"),
+        step("final-health-check", "FinalHealthCheck", "Pending"),
+    ]);
+    let recording = hourly(1, |_| status.clone());
+    let names = |detail| {
+        let lines = lines(&recording, detail);
+        let steps = lines
+            .iter()
+            .filter(|line| line.starts_with("      "))
+            .map(|line| line.trim());
+        steps
+            .map(|line| line.trim_start_matches("Tue 00:00:00").trim().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(Detail::Eventful),
+        [
+            "…  hook-start-x",
+            "…  hook-upgrade-complete-x  Failed:",
+            "…  hooks-upgrade-complete   Failed:",
+            "not reached: final-health-check",
+            "left paused: night",
+        ]
+    );
+    assert!(
+        names(Detail::All)
+            .iter()
+            .any(|line| line.contains("hook-success-x"))
+    );
+}
+
+#[test]
+fn kinds_that_have_nothing_to_do_with_it_are_counted() {
+    let mut recording = recording();
+    for kind in ["Deployment", "Application", "Deployment"] {
+        recording.left_out(kind);
+    }
+    let text = told(&recording, &[], STYLE);
+    assert!(
+        text.ends_with("nothing to do with upgrades: 1 Application, 2 Deployment.\n"),
+        "{text}"
+    );
 }
 
 #[test]
