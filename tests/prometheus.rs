@@ -58,7 +58,7 @@ where
     let router = Router::new().fallback(post(answer));
     let server = Server::start(&authority, "127.0.0.1", 0, router).await;
     let access = Access {
-        url: server.url().parse().unwrap(),
+        url: format!("https://{}", server.address).parse().unwrap(),
         ca_file: Some(write(&folder, "ca.crt", &authority.pem)),
         token_file: Some(write(&folder, "token", "good\n")),
         timeout: Duration::from_secs(10),
@@ -123,7 +123,9 @@ async fn a_question_is_a_form_with_a_token_below_the_path_of_the_url() {
         }
     })
     .await;
-    setup.access.url = format!("{}/prefix/", setup.server.url()).parse().unwrap();
+    setup.access.url = format!("https://{}/prefix/", setup.server.address)
+        .parse()
+        .unwrap();
     let query = r#"up{job="a"} + 1 > 2 # 100 % & ü"#;
     let mut asker = Asker::server(setup.access.clone());
     let said = ask_all(&mut asker, &[query]).await;

@@ -46,9 +46,9 @@ fail() {
 
 # Everything that is built, in this order. A module is a folder below modules/
 # and a function build_<module> in lib/modules.sh.
-ALL_MODULES=(kubernetes etcd containerd argo openshift-api)
+ALL_MODULES=(kubernetes etcd containerd argo openshift-api prometheus)
 # What a lane needs: no node, so no container runtime.
-LANE_MODULES=(kubernetes etcd argo openshift-api)
+LANE_MODULES=(kubernetes etcd argo openshift-api prometheus)
 
 # Raise it when the way of building changes: then everything is built again.
 BUILD_VERSION=4

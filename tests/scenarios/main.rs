@@ -16,6 +16,7 @@ mod crashes;
 mod failures;
 mod fuzz;
 mod harness;
+mod health;
 mod interventions;
 mod outages;
 mod overlays;

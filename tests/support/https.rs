@@ -70,11 +70,6 @@ impl Server {
         });
         Self { address, task }
     }
-
-    /// Its URL by address, for which it has a certificate if `host` was 127.0.0.1.
-    pub fn url(&self) -> String {
-        format!("https://{}", self.address)
-    }
 }
 
 impl Drop for Server {

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# How each Go module becomes binaries. Sourced by `build`.
+# How each module becomes binaries: Go modules, and a package of Debian's. Sourced by `build`.
 
 KUBERNETES_VERSION=v1.36.3
 CONTAINERD_VERSION=v2.3.7
@@ -93,6 +93,24 @@ build_openshift-api() {
         "$config"/*_infrastructures-Default.crd.yaml \
         "$mco"/*_machineconfigpools-Default.crd.yaml \
         "$mco"/*_machineconfigs.crd.yaml
+}
+
+# Debian's binary out of its package. Installing it would start services and pull in
+# a user interface; building Prometheus from source takes longer than all else.
+build_prometheus() {
+    local out=$1 work=$1.src package
+    package=$(<"$TESTBED_ROOT/modules/prometheus/package")
+    mkdir -p "$work"
+    cd "$work"
+    if ! apt-get download -qq "$package" 2>/dev/null; then
+        ((EUID == 0)) || fail "as root, update the package lists first: apt-get update"
+        apt-get update -qq
+        apt-get download -qq "$package"
+    fi
+    dpkg-deb --extract ./*.deb .
+    install -m 755 usr/bin/prometheus "$out/"
+    cd /
+    rm -rf "$work"
 }
 
 # crds_to_json OUT FILE...: as JSON, which is read many times as fast as YAML;

@@ -2,9 +2,12 @@
 //! their own, a stand-in kubelet, and waiting on conditions.
 
 pub mod audit;
+#[path = "../../support/https.rs"]
+pub mod https;
 pub mod kubelet;
 pub mod lane;
 mod look;
+pub mod monitoring;
 pub mod objects;
 pub mod process;
 pub mod timeline;

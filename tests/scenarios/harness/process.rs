@@ -1,4 +1,4 @@
-//! Simulator and operator as child processes: killed by the handle that started them, never by name.
+//! Simulator, operator and Prometheus as child processes: killed by the handle that started them, never by name.
 
 use std::{
     fs::File,
@@ -17,6 +17,12 @@ pub struct Process {
 impl Process {
     /// Starts the operator's binary with these arguments; output is added to the end of `log`.
     pub fn start(name: &'static str, arguments: &[String], log: &Path) -> Self {
+        let program = Path::new(env!("CARGO_BIN_EXE_upgrade-operator"));
+        Self::start_program(name, program, arguments, log)
+    }
+
+    /// Starts any program.
+    pub fn start_program(name: &'static str, program: &Path, arguments: &[String], log: &Path) -> Self {
         let file = File::options()
             .append(true)
             .create(true)
@@ -25,12 +31,8 @@ impl Process {
         let twin = file.try_clone().expect("opening a log");
         // It dies with the thread of its test, also when that is killed and no guard can run.
         let child = Command::new("setpriv")
-            .args([
-                "--pdeathsig",
-                "KILL",
-                "--",
-                env!("CARGO_BIN_EXE_upgrade-operator"),
-            ])
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(program)
             .args(arguments)
             .env("RUST_LOG", "info")
             .env("NO_COLOR", "1")
@@ -39,7 +41,7 @@ impl Process {
             .stdout(file)
             .stderr(twin)
             .spawn()
-            .expect("starting the operator's binary");
+            .unwrap_or_else(|e| panic!("starting {name}: {e}"));
         Self {
             name,
             child,
