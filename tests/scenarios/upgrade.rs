@@ -323,12 +323,7 @@ async fn a_job_without_a_version_is_a_run_of_hooks_and_pools_only() {
         .await;
         let done = s.until_over("maintenance").await;
         assert_succeeded(&done);
-        let without = [
-            "hook-create-at-create",
-            "hooks-create",
-            "set-desired-update",
-            "await-control-plane",
-        ];
+        let without = ["set-desired-update", "await-control-plane"];
         let expected: Vec<&str> = STEPS.into_iter().filter(|n| !without.contains(n)).collect();
         let names: Vec<String> = status(&done).steps.into_iter().map(|x| x.name).collect();
         assert_eq!(names, expected);

@@ -69,7 +69,8 @@ renew_simulated_cluster() {
 deploy_operator() {
     deploy_files
     ((${#DEPLOY_FILES[@]})) || fail "deploy/ holds no YAML; see --without-operator"
-    apply "${DEPLOY_FILES[@]}"
+    kubectl create --dry-run=client --validate=false --output json "${DEPLOY_FILES[@]}" |
+        with_our_prometheus | apply --filename -
     if [[ -n $OPERATOR_CHANGED ]]; then
         kubectl --namespace "$OPERATOR_NAMESPACE" rollout restart deployment/upgrade-operator >/dev/null
     fi
