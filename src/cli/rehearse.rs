@@ -203,7 +203,11 @@ impl Request {
     }
 }
 
-/// The defaults of `upgrade-operator run`.
+/// How often a text that says how far a step is may be written. Nobody watches, only the last one is shown; so each is
+/// written when something else is, and a rehearsal takes little more than half the time.
+const LIVE_MESSAGE_INTERVAL: SignedDuration = SignedDuration::from_hours(6);
+
+/// The defaults of `upgrade-operator run`, but for what only makes a rehearsal slow.
 fn settings(namespace: String, zones: Zones) -> Settings {
     Settings {
         namespace,
@@ -211,7 +215,7 @@ fn settings(namespace: String, zones: Zones) -> Settings {
         engine: EngineChoice::Auto,
         workflow_service_account: None,
         workflow_url_template: None,
-        live_message_interval: SignedDuration::from_secs(30),
+        live_message_interval: LIVE_MESSAGE_INTERVAL,
         default_hook_deadline: None,
         retrieval_grace: SignedDuration::from_mins(30),
         precondition_grace: SignedDuration::from_mins(10),
