@@ -13,6 +13,7 @@ pub mod engine;
 pub mod health;
 pub mod hooks;
 pub mod http;
+pub mod leader;
 pub mod lifecycle;
 pub mod openshift;
 pub mod overlay;

@@ -9,6 +9,8 @@ use crate::{api::upgrade_job::EngineChoice, schedule::Zones};
 pub struct Settings {
     /// Namespace that is served.
     pub namespace: String,
+    /// Name of this process in the election, different for each one; `None` = no election: it is known to be the only one.
+    pub identity: Option<String>,
     /// Time zones; the default is for schedules without `location` and for times in messages.
     pub zones: Zones,
     /// Default workflow engine.

@@ -211,6 +211,7 @@ const LIVE_MESSAGE_INTERVAL: SignedDuration = SignedDuration::from_hours(6);
 fn settings(namespace: String, zones: Zones) -> Settings {
     Settings {
         namespace,
+        identity: None,
         zones,
         engine: EngineChoice::Auto,
         workflow_service_account: None,

@@ -29,6 +29,14 @@ pub struct Args {
     /// Kubeconfig. Default: the pod's own access, else the current context.
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
+    /// Write only while holding the Lease `upgrade-operator`, so that two operators never both write. Without it there must
+    /// be no other.
+    #[arg(long, env = "LEADER_ELECTION", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_missing_value = "true")]
+    leader_election: bool,
+    /// Name in that Lease, different for each process. Default: name of the pod or host, and a random suffix.
+    #[arg(long, env = "IDENTITY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    identity: Option<String>,
     /// Time zone of schedules without a location, and of times in messages (IANA name).
     #[arg(long, env = "DEFAULT_LOCATION", default_value = "UTC")]
     default_location: String,
@@ -164,9 +172,35 @@ fn prometheus(args: &Args) -> Result<Asker, BadAccess> {
     Ok(Asker::server(access))
 }
 
+/// A name that no other process has: one that starts again in the same pod is another one.
+fn identity() -> String {
+    let from = |path: &str| {
+        std::fs::read_to_string(path)
+            .ok()
+            .map(|text| text.trim().to_owned())
+    };
+    let host = std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| from("/proc/sys/kernel/hostname"))
+        .filter(|h| !h.is_empty())
+        .unwrap_or_else(|| "upgrade-operator".to_owned());
+    // The kernel draws a new one for every reader.
+    let suffix = from("/proc/sys/kernel/random/uuid").unwrap_or_else(|| {
+        format!(
+            "{}-{}",
+            std::process::id(),
+            jiff::Timestamp::now().as_nanosecond()
+        )
+    });
+    format!("{host}_{suffix}")
+}
+
 fn settings(args: &Args, namespace: String) -> Result<Settings, Error> {
     Ok(Settings {
         namespace,
+        identity: args
+            .leader_election
+            .then(|| args.identity.clone().unwrap_or_else(identity)),
         zones: match &args.tzdata_dir {
             Some(folder) => Zones::from_dir(folder, &args.default_location)?,
             None => Zones::bundled(&args.default_location)?,
@@ -199,4 +233,38 @@ async fn client_config(kubeconfig: Option<&std::path::Path>) -> Result<Config, E
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn identity_of(flags: &[&str]) -> Option<String> {
+        let args = Cli::try_parse_from([&["run"], flags].concat()).unwrap().args;
+        settings(&args, "ns".to_owned()).unwrap().identity
+    }
+
+    #[rstest::rstest]
+    #[case::given(&["--identity=a"], Some("a"))]
+    #[case::on(&["--leader-election", "--identity=a"], Some("a"))]
+    #[case::off(&["--leader-election=false"], None)]
+    #[case::off_with_a_name(&["--leader-election=false", "--identity=a"], None)]
+    fn leader_election_is_on_unless_switched_off(#[case] flags: &[&str], #[case] expected: Option<&str>) {
+        assert_eq!(identity_of(flags).as_deref(), expected);
+    }
+
+    #[test]
+    fn two_processes_never_have_the_same_name() {
+        let (one, other) = (identity_of(&[]).unwrap(), identity_of(&[]).unwrap());
+        assert_ne!(one, other);
+        assert!(Cli::try_parse_from(["run", "--identity="]).is_err(), "nobody");
+    }
 }

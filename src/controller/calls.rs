@@ -9,10 +9,12 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// No answer in time; the call may have gone through.
-    #[error("cannot {attempt}: no answer within {} s", TIMEOUT.as_secs())]
+    #[error("cannot {attempt}: no answer within {} s", limit.as_secs())]
     Timeout {
         /// What was attempted, on which object.
         attempt: String,
+        /// How long it was waited for.
+        limit: Duration,
     },
     /// The API server refused, or was not reached.
     #[error("cannot {attempt}: {}", plain(source))]
@@ -101,7 +103,16 @@ pub async fn call<T>(
     attempt: impl Into<String>,
     future: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, CallError> {
-    match tokio::time::timeout(TIMEOUT, future).await {
+    call_within(TIMEOUT, attempt, future).await
+}
+
+/// The same, with a timeout of its own.
+pub async fn call_within<T>(
+    limit: Duration,
+    attempt: impl Into<String>,
+    future: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(limit, future).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(source)) => Err(CallError::Kube {
             attempt: attempt.into(),
@@ -109,6 +120,7 @@ pub async fn call<T>(
         }),
         Err(_) => Err(CallError::Timeout {
             attempt: attempt.into(),
+            limit,
         }),
     }
 }

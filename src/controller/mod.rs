@@ -8,6 +8,8 @@ mod calls;
 mod cluster_version;
 mod effects;
 mod events;
+mod gate;
+mod leader;
 mod live;
 mod mirror;
 pub mod prometheus;
@@ -21,9 +23,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, ResourceExt, api::ApiResource};
-use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::JoinSet,
+    time::Instant,
+};
 
 use calls::CallError;
+use gate::Gate;
 use prometheus::Asker;
 pub use stores::Stores;
 
@@ -60,6 +67,9 @@ pub fn argo_workflows() -> ApiResource {
 }
 
 /// Watches and reconciles until `shutdown` completes. `ready` is told what is missing, or `None` once nothing is.
+///
+/// With leader election it writes only while it holds the lease, and otherwise keeps its watches warm. A pass that is under
+/// way when the lease is lost is dropped where it is, as if the process had been killed.
 pub async fn run(
     client: Client,
     settings: Settings,
@@ -70,6 +80,8 @@ pub async fn run(
 ) {
     let mut tasks = JoinSet::new();
     let changed = Arc::new(Notify::new());
+    let (stop, election) = Election::start(&client, &settings, clock);
+    let client = election.gate.guard(&client);
     let workflows = argo_workflows();
     let stores = Stores::start(&client, &settings, &workflows, &changed, &mut tasks);
     let ctx = Context {
@@ -79,32 +91,113 @@ pub async fn run(
         workflows,
         clock,
     };
-    let heartbeat = Duration::try_from(ctx.settings.heartbeat).unwrap_or_default();
-    let mut controller = Loop {
+    let mut watching = Watching {
         ctx: &ctx,
-        retries: Retries::default(),
-        texts: upgrade_job::LiveTexts::default(),
-        managed_version: overlay::Memory::default(),
+        changed: &changed,
+        ready,
         prometheus,
     };
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
-        let missing = ctx.stores.not_ready();
-        ready(missing.clone());
-        let wake = if missing.is_none() {
-            Box::pin(controller.pass()).await
-        } else {
-            None
-        };
-        let pause = wake.map_or(heartbeat, |t| until(t, ctx.now())).min(heartbeat);
-        tokio::select! {
+        let term = tokio::select! {
             biased;
             () = &mut shutdown => break,
-            () = changed.notified() => tokio::time::sleep(SETTLE).await,
-            () = tokio::time::sleep(pause) => {}
+            term = watching.follow(&election.gate) => term,
+        };
+        tokio::select! {
+            biased;
+            () = election.gate.closed(term) => {
+                tracing::warn!(
+                    "the lease was not renewed in time, or another process has it: this one writes nothing until it holds it again"
+                );
+            }
+            () = watching.lead(&mut shutdown) => break,
         }
     }
     tasks.shutdown().await;
+    // Nothing is written any more, so the next one may.
+    drop(stop);
+    election.ended().await;
+}
+
+/// The election that runs beside the loop.
+struct Election {
+    gate: Gate,
+    task: JoinSet<()>,
+}
+
+impl Election {
+    /// Dropping what comes first ends it.
+    fn start(client: &Client, settings: &Settings, clock: Clock) -> (oneshot::Sender<()>, Self) {
+        let (stop, stopped) = oneshot::channel();
+        let mut task = JoinSet::new();
+        let gate = match &settings.identity {
+            None => Gate::OPEN,
+            Some(identity) => {
+                let (elector, leadership) =
+                    leader::Elector::new(client.clone(), &settings.namespace, identity, clock);
+                task.spawn(elector.run(async { drop(stopped.await) }));
+                Gate::new(leadership)
+            }
+        };
+        (stop, Self { gate, task })
+    }
+
+    async fn ended(mut self) {
+        while self.task.join_next().await.is_some() {}
+    }
+}
+
+/// What there is with and without the lease: watches that are warm, and somebody who wants to know that.
+struct Watching<'a, R> {
+    ctx: &'a Context,
+    changed: &'a Notify,
+    ready: R,
+    prometheus: Asker,
+}
+
+impl<R: Fn(Option<String>)> Watching<'_, R> {
+    /// Writes nothing until it may; returns the term in which it may.
+    async fn follow(&self, gate: &Gate) -> u64 {
+        let mut opened = std::pin::pin!(gate.opened());
+        loop {
+            tokio::select! {
+                biased;
+                term = &mut opened => return term,
+                () = self.changed.notified() => (self.ready)(self.ctx.stores.not_ready()),
+            }
+        }
+    }
+
+    /// Passes over everything until `shutdown` completes. A pass that has begun is finished first.
+    async fn lead(&mut self, shutdown: &mut (impl Future<Output = ()> + Unpin)) {
+        let ctx = self.ctx;
+        let heartbeat = Duration::try_from(ctx.settings.heartbeat).unwrap_or_default();
+        // What was remembered in an earlier term may be wrong by now.
+        let mut controller = Loop {
+            ctx,
+            retries: Retries::default(),
+            texts: upgrade_job::LiveTexts::default(),
+            managed_version: overlay::Memory::default(),
+            prometheus: &mut self.prometheus,
+        };
+        loop {
+            let missing = ctx.stores.not_ready();
+            (self.ready)(missing.clone());
+            let wake = if missing.is_none() {
+                Box::pin(controller.pass()).await
+            } else {
+                None
+            };
+            let pause = wake.map_or(heartbeat, |t| until(t, ctx.now())).min(heartbeat);
+            tokio::select! {
+                biased;
+                () = &mut *shutdown => break,
+                () = self.changed.notified() => tokio::time::sleep(SETTLE).await,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
 }
 
 fn until(t: Timestamp, now: Timestamp) -> Duration {
@@ -117,7 +210,7 @@ struct Loop<'a> {
     retries: Retries,
     texts: upgrade_job::LiveTexts,
     managed_version: overlay::Memory,
-    prometheus: Asker,
+    prometheus: &'a mut Asker,
 }
 
 impl Loop<'_> {
@@ -142,7 +235,7 @@ impl Loop<'_> {
         }
         for config in &world.configs {
             let key = format!("UpgradeConfig {}", config.name_any());
-            let work = async || upgrade_config::reconcile(self.ctx, &world, config).await;
+            let work = async || Box::pin(upgrade_config::reconcile(self.ctx, &world, config)).await;
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         for hook in &world.hooks {
@@ -153,8 +246,9 @@ impl Loop<'_> {
         // Jobs that were just created are seen by the next pass: their watch wakes the loop.
         for job in &world.jobs {
             let key = format!("UpgradeJob {}", job.name_any());
-            let (texts, prometheus) = (&mut self.texts, &mut self.prometheus);
-            let work = async || upgrade_job::reconcile(self.ctx, texts, prometheus, &world, job).await;
+            let (texts, prometheus) = (&mut self.texts, &mut *self.prometheus);
+            let work =
+                async || Box::pin(upgrade_job::reconcile(self.ctx, texts, prometheus, &world, job)).await;
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         self.abandoned_hook_jobs(&world).await;

@@ -14,3 +14,5 @@ pub mod prometheus;
 pub mod rehearsal;
 pub mod scenario;
 pub mod simulation;
+#[cfg(test)]
+mod two_operators;

@@ -24,24 +24,51 @@ pub enum Order {
     },
 }
 
+/// The machine that an operator runs on.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// Its number. Two operators that run by accident are on two machines.
+    pub number: u32,
+    /// How far its clock is ahead, negative for behind.
+    pub clock_offset: SignedDuration,
+}
+
+impl Machine {
+    /// Identities of its operators, one after the other: that of the first, plus this.
+    const INCARNATIONS: u32 = 1_000;
+
+    /// The client of an operator on it: the first that is started there is number 1.
+    #[must_use]
+    pub fn operator(self, incarnation: u32) -> Identity {
+        Identity::Operator(self.number * Self::INCARNATIONS + incarnation)
+    }
+}
+
 /// Keeps one operator running until dropped, or until nobody can give orders any more.
 ///
 /// A killed one is dropped at once with everything that it was about to do (SIGKILL); its client is dead. It starts again
-/// after `down`, as a pod does, with nothing but what the API server has. `prometheus` is who it asks, by the true clock.
+/// after `down`, as a pod does, with nothing but what the API server has, and another name in the election. `prometheus` is who
+/// it asks, by the true clock.
 pub async fn keep_running(
     server: &ApiServer,
     clock: Clock,
+    machine: Machine,
     settings: &Settings,
     prometheus: impl Fn(Clock) -> Asker,
     down: Duration,
     mut orders: mpsc::UnboundedReceiver<Order>,
 ) {
-    let mut offset = SignedDuration::ZERO;
+    let mut offset = machine.clock_offset;
     for incarnation in 1.. {
-        let identity = Identity::Operator(incarnation);
+        let identity = machine.operator(incarnation);
+        let name = settings.identity.as_ref();
+        let settings = Settings {
+            identity: name.map(|n| format!("{n}-{}-{incarnation}", machine.number)),
+            ..settings.clone()
+        };
         let running = controller::run(
             server.client(identity),
-            settings.clone(),
+            settings,
             clock.shifted(offset),
             prometheus(clock),
             |_| {},

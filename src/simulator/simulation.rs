@@ -22,7 +22,7 @@ use super::{
     batch,
     driver::{self, News},
     openshift::faults,
-    operator::{self, Order},
+    operator::{self, Machine, Order},
     prometheus::service,
     scenario::{Timeline, events::Reference, timeline::Happening},
 };
@@ -43,7 +43,8 @@ pub struct Simulation {
     pub clock: Clock,
     /// What its cluster is, once it is started.
     timeline: Option<Arc<Timeline>>,
-    orders: Option<mpsc::UnboundedSender<Order>>,
+    /// To the operators.
+    orders: Vec<mpsc::UnboundedSender<Order>>,
     problems: Problems,
     tasks: JoinSet<()>,
 }
@@ -106,7 +107,7 @@ impl Simulation {
             server: ApiServer::new(clock, &crate::api::crds()),
             clock,
             timeline: None,
-            orders: None,
+            orders: Vec::new(),
             problems: Problems::default(),
             tasks: JoinSet::new(),
         }
@@ -160,8 +161,17 @@ impl Simulation {
 
     /// Starts our operator; a killed one is started again. It asks the Prometheus of the cluster, if that was started.
     pub fn start_operator(&mut self, settings: &Settings) {
+        self.start_operator_with(settings, SignedDuration::ZERO);
+    }
+
+    /// The same, on a machine whose clock is so far ahead. Each operator is on a machine of its own, numbered from 0.
+    pub fn start_operator_with(&mut self, settings: &Settings, clock_offset: SignedDuration) -> Machine {
         let (give, orders) = mpsc::unbounded_channel();
-        self.orders = Some(give);
+        let machine = Machine {
+            number: u32::try_from(self.orders.len()).unwrap_or(u32::MAX),
+            clock_offset,
+        };
+        self.orders.push(give);
         let (server, clock) = (self.server.clone(), self.clock);
         let settings = in_simulated_time(settings.clone());
         let timeline = self.timeline.clone();
@@ -170,8 +180,9 @@ impl Simulation {
             None => Asker::nobody(),
         };
         self.tasks.spawn(async move {
-            operator::keep_running(&server, clock, &settings, prometheus, RESTART, orders).await;
+            operator::keep_running(&server, clock, machine, &settings, prometheus, RESTART, orders).await;
         });
+        machine
     }
 
     /// What of the scenario could not be done so far, for people.
@@ -208,7 +219,7 @@ struct Player {
     client: Client,
     clock: Clock,
     timeline: Arc<Timeline>,
-    orders: Option<mpsc::UnboundedSender<Order>>,
+    orders: Vec<mpsc::UnboundedSender<Order>>,
     problems: Problems,
 }
 
@@ -251,8 +262,8 @@ impl Player {
                     down: Duration::try_from(restart.down.0).unwrap_or_default(),
                     clock_offset: restart.clock_offset.0,
                 };
-                if let Some(orders) = &self.orders {
-                    // No operator, nothing to restart.
+                // No operator, nothing to restart.
+                for orders in &self.orders {
                     let _ = orders.send(order);
                 }
                 Ok(())

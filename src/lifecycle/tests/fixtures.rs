@@ -28,6 +28,7 @@ pub fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
 pub fn settings() -> Settings {
     Settings {
         namespace: "ns".into(),
+        identity: None,
         zones: Zones::bundled("UTC").unwrap(),
         engine: EngineChoice::Auto,
         workflow_service_account: None,

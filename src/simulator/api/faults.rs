@@ -62,6 +62,8 @@ pub struct Faults {
     dead: BTreeSet<Identity>,
     /// Until when the server answers no operator.
     pub away_until: Option<Timestamp>,
+    /// Until when nothing of this client reaches the server, and no answer reaches it.
+    pub cut_off_until: BTreeMap<Identity, Timestamp>,
 }
 
 impl Faults {

@@ -205,9 +205,20 @@ impl ApiServer {
         self.inner.left.notify_waiters();
     }
 
+    /// Until then the network between this client and the server is cut: requests get no answer at all, and watches end.
+    pub fn cut_off_until(&self, identity: Identity, until: Timestamp) {
+        lock(&self.inner.faults).cut_off_until.insert(identity, until);
+        self.inner.left.notify_waiters();
+    }
+
     fn is_away(&self, identity: Identity) -> bool {
         let until = lock(&self.inner.faults).away_until;
         identity.is_counted() && until.is_some_and(|t| self.inner.clock.now() < t)
+    }
+
+    fn is_cut_off(&self, identity: Identity) -> bool {
+        let until = lock(&self.inner.faults).cut_off_until.get(&identity).copied();
+        until.is_some_and(|t| self.inner.clock.now() < t)
     }
 
     /// The kind as clients name it, and whether its objects have a namespace; `None` if the server does not have it.
@@ -440,7 +451,7 @@ impl ApiServer {
         loop {
             let mut told = std::pin::pin!(self.inner.left.notified());
             told.as_mut().enable();
-            if self.is_away(identity) {
+            if self.is_away(identity) || self.is_cut_off(identity) {
                 return;
             }
             told.await;
@@ -558,6 +569,9 @@ impl tower::Service<http::Request<kube::client::Body>> for Connection {
                 .map_err(|e| Broken::Body(Box::new(e)))?;
             if server.is_away(identity) {
                 return Err(Broken::Away);
+            }
+            if server.is_cut_off(identity) {
+                return std::future::pending().await;
             }
             match server.in_turn(identity, Request::new(&parts, body)).await {
                 Some(answer) => Ok(answer),

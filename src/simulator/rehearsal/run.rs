@@ -371,6 +371,7 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             namespace: "openshift-upgrade".into(),
+            identity: None,
             zones: Zones::bundled("UTC").unwrap(),
             engine: EngineChoice::Auto,
             workflow_service_account: None,

@@ -1,0 +1,158 @@
+//! The one place through which every write goes: nothing is written by a process that does not hold the lease.
+//!
+//! The gate is a layer below the client, so no reconciler can forget it. It lets reads pass. A write begins only while the
+//! lease is held, and is given up at the instant at which the lease may be another's soon; what the API server makes of a
+//! request that was under way then, it makes within the rest of the lease (see [`crate::leader::FENCE`]), or refuses because
+//! of the resourceVersion in it.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use http::{Method, Request, Response};
+use kube::{Client, client::Body};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout_at},
+};
+
+/// Whether this process may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leadership {
+    /// Another one may be writing.
+    Following,
+    /// It may, until then, unless the lease is renewed.
+    Leading {
+        /// Number of the term: after a loss, however short, it is another one.
+        term: u64,
+        /// From then on it must not.
+        until: Instant,
+    },
+}
+
+/// A write that was not made, or given up.
+#[derive(Debug, thiserror::Error)]
+enum Closed {
+    /// The lease is not ours.
+    #[error("this process does not hold the lease, so it does not write; the one that does will")]
+    Following,
+    /// It was lost with the write under way.
+    #[error(
+        "the lease was not renewed in time, so the write was given up; whoever takes the lease decides again"
+    )]
+    Lost,
+}
+
+/// Knows whether this process may write.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// `None` = there is no election, and it always may.
+    leadership: Option<watch::Receiver<Leadership>>,
+}
+
+impl Gate {
+    /// A gate that is always open: without leader election.
+    pub const OPEN: Self = Self { leadership: None };
+
+    /// A gate that is open while the lease is held.
+    pub fn new(leadership: watch::Receiver<Leadership>) -> Self {
+        Self {
+            leadership: Some(leadership),
+        }
+    }
+
+    /// The same client, with its writes through the gate.
+    pub fn guard(&self, client: &Client) -> Client {
+        let Some(leadership) = &self.leadership else {
+            return client.clone();
+        };
+        let gated = Gated {
+            client: client.clone(),
+            leadership: leadership.clone(),
+        };
+        Client::new(gated, client.default_namespace())
+    }
+
+    /// Completes when this process may write; returns the number of the term.
+    pub async fn opened(&self) -> u64 {
+        let Some(mut leadership) = self.leadership.clone() else {
+            return 0;
+        };
+        loop {
+            if let Leadership::Leading { term, until } = *leadership.borrow_and_update()
+                && Instant::now() < until
+            {
+                return term;
+            }
+            if leadership.changed().await.is_err() {
+                // The election has ended, and with it the process.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Completes when this term is over.
+    pub async fn closed(&self, of: u64) {
+        let Some(mut leadership) = self.leadership.clone() else {
+            return std::future::pending().await;
+        };
+        loop {
+            let now = *leadership.borrow_and_update();
+            let Some(until) = open_until(now, Some(of)) else {
+                return;
+            };
+            tokio::select! {
+                biased;
+                () = sleep_until(until) => {}
+                renewed = leadership.changed() => if renewed.is_err() {
+                    // An election that has ended renews no more.
+                    return sleep_until(until).await;
+                },
+            }
+        }
+    }
+}
+
+/// Until when writes may go on, in this term or in any; `None` if they may not.
+fn open_until(leadership: Leadership, of: Option<u64>) -> Option<Instant> {
+    match leadership {
+        Leadership::Leading { term, until } if of.is_none_or(|of| of == term) && Instant::now() < until => {
+            Some(until)
+        }
+        Leadership::Leading { .. } | Leadership::Following => None,
+    }
+}
+
+struct Gated {
+    client: Client,
+    leadership: watch::Receiver<Leadership>,
+}
+
+fn is_read(method: &Method) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
+}
+
+impl tower::Service<Request<Body>> for Gated {
+    type Response = Response<Body>;
+    type Error = tower::BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let client = self.client.clone();
+        if is_read(request.method()) {
+            return Box::pin(async move { Ok(client.send(request).await?) });
+        }
+        let leadership = self.leadership.clone();
+        Box::pin(async move {
+            let open = open_until(*leadership.borrow(), None);
+            let until = open.ok_or(Closed::Following)?;
+            let answer = timeout_at(until, client.send(request)).await;
+            Ok(answer.map_err(|_| Closed::Lost)??)
+        })
+    }
+}
