@@ -16,6 +16,7 @@ pub mod http;
 pub mod leader;
 pub mod lifecycle;
 pub mod openshift;
+pub mod outside;
 pub mod overlay;
 pub mod pinning;
 pub mod plan;

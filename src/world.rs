@@ -16,6 +16,7 @@ use crate::{
         machine_config_pool::MachineConfigPool,
         node::NodeView,
     },
+    outside::Outside,
 };
 
 /// A snapshot of everything that decisions rest on. Lists are sorted by name.
@@ -47,6 +48,8 @@ pub struct World {
     pub hook_jobs: Vec<Job>,
     /// `status.controlPlaneTopology` of the Infrastructure.
     pub control_plane_topology: Option<String>,
+    /// What is known beside the cluster's objects.
+    pub outside: Outside,
 }
 
 impl World {

@@ -83,7 +83,7 @@ fn json(status: u16, body: impl Into<String>) -> Response {
 /// What is said to these queries.
 async fn ask_all(asker: &mut Asker, queries: &[&str]) -> BTreeMap<String, Result<Vector, String>> {
     let queries: BTreeSet<String> = queries.iter().map(|q| (*q).to_owned()).collect();
-    asker.ask(&queries, Clock::System).await;
+    asker.ask(&queries, Clock::System.now()).await;
     match asker.answers() {
         Answers::Known(all) => all.iter().map(|(q, a)| (q.clone(), a.said.clone())).collect(),
         Answers::NobodyToAsk => panic!("somebody is asked"),

@@ -30,6 +30,8 @@ pub mod types {
     pub const RUN_MISSED: &str = "RunMissed";
     /// Whether the cluster's ClusterVersion has the spec that ours says.
     pub const APPLIED: &str = "Applied";
+    /// Whether something outside of the cluster's objects keeps the operator from starting anything.
+    pub const HELD: &str = "Held";
     /// Whether the channel changes between the choice of a version and its run.
     pub const CHANNEL_CHANGE_AHEAD: &str = "ChannelChangeAhead";
 }
@@ -99,6 +101,12 @@ pub mod reasons {
     pub const SET_BACK: &str = "SetBack";
     /// An overlay changes the channel.
     pub const OVERLAY_DUE: &str = "OverlayDue";
+    /// The clocks of the operator and of the API server disagree.
+    pub const CLOCK_SKEW: &str = "ClockSkew";
+    /// openshift-upgrade-controller renews its lease.
+    pub const PEER_AT_WORK: &str = "PeerAtWork";
+    /// Nothing keeps the operator from acting.
+    pub const NOT_HELD: &str = "NotHeld";
     /// No overlay changes the channel in this time.
     pub const NO_CHANNEL_CHANGE: &str = "NoChannelChange";
 }

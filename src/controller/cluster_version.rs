@@ -32,12 +32,19 @@ pub async fn reconcile(
     if !pass.is_anything_to_do(managed, &decision) {
         return Ok(pass.wake_at(&decision));
     }
-    let Some((managed, world)) =
+    let Some((managed, fresh)) =
         live::managed_version(&ctx.client, &ctx.settings.namespace, &managed.name_any()).await?
     else {
         return Ok(None);
     };
-    pass.carry_out(&managed, world).await
+    let fresh = World {
+        outside: ctx.outside(),
+        ..fresh
+    };
+    if fresh.outside.peer.is_some() {
+        return Ok(None);
+    }
+    pass.carry_out(&managed, fresh).await
 }
 
 struct Pass<'a> {
@@ -47,7 +54,8 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn decide(&self, managed: &ManagedClusterVersion, world: &World, applied: Option<Change>) -> Decision {
-        let now = self.ctx.now();
+        // An overlay falls due when both clocks say so.
+        let now = world.outside.careful(self.ctx.now());
         let outcome = Outcome {
             applied,
             ..self.memory.outcome(managed, world, now)
@@ -77,7 +85,8 @@ impl Pass<'_> {
             .change
             .as_ref()
             .and_then(|change| self.memory.not_before(change));
-        [decision.wake_at, again].into_iter().flatten().min()
+        let due = decision.wake_at.map(|t| self.ctx.outside().by_our_clock(t));
+        [due, again].into_iter().flatten().min()
     }
 
     async fn carry_out(

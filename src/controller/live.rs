@@ -41,6 +41,7 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
         rendered,
         nodes,
         control_plane_topology,
+        outside,
         ..
     } = world;
     Ok(World {
@@ -57,6 +58,7 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
         rendered,
         nodes,
         control_plane_topology,
+        outside,
     })
 }
 

@@ -5,6 +5,7 @@
 //! without changes costs microseconds, and two passes can never work against each other.
 
 mod calls;
+mod clocks;
 mod cluster_version;
 mod effects;
 mod events;
@@ -12,6 +13,7 @@ mod gate;
 mod leader;
 mod live;
 mod mirror;
+mod peer;
 pub mod prometheus;
 mod stores;
 mod upgrade_config;
@@ -24,17 +26,18 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, ResourceExt, api::ApiResource};
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::{Notify, oneshot, watch},
     task::JoinSet,
     time::Instant,
 };
 
 use calls::CallError;
+use clocks::Clocks;
 use gate::Gate;
 use prometheus::Asker;
 pub use stores::Stores;
 
-use crate::{clock::Clock, overlay, settings::Settings, world::World};
+use crate::{clock::Clock, outside::Outside, overlay, settings::Settings, world::World};
 
 /// What every reconciler has.
 pub struct Context {
@@ -48,6 +51,8 @@ pub struct Context {
     pub workflows: ApiResource,
     /// The clock.
     pub clock: Clock,
+    clocks: Clocks,
+    peer: watch::Receiver<peer::News>,
 }
 
 impl Context {
@@ -55,8 +60,46 @@ impl Context {
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
+
+    /// What is known at this moment beside the cluster's objects.
+    fn outside(&self) -> Outside {
+        Outside {
+            clock_ahead: self.clocks.ahead(),
+            peer: match &*self.peer.borrow() {
+                peer::News::Known(peer) => peer.clone(),
+                peer::News::NotYet(_) => None,
+            },
+        }
+    }
+
+    /// A snapshot made from the copies.
+    fn world(&self) -> World {
+        World {
+            outside: self.outside(),
+            ..self.stores.world()
+        }
+    }
+
+    /// A snapshot with everything read again that writes rest on.
+    async fn fresh(&self, world: &World) -> Result<World, CallError> {
+        let fresh = live::refresh(&self.client, &self.settings.namespace, world.clone()).await?;
+        Ok(World {
+            outside: self.outside(),
+            ..fresh
+        })
+    }
+
+    /// What is missing before decisions can be made.
+    fn not_ready(&self) -> Option<String> {
+        self.stores.not_ready().or_else(|| match &*self.peer.borrow() {
+            peer::News::Known(_) => None,
+            peer::News::NotYet(what) => Some(what.clone()),
+        })
+    }
 }
 
+/// The clocks are compared at least this often (design: "Clocks"), where anything is looked at that often.
+const COMPARE_CLOCKS: Duration = Duration::from_secs(60);
 /// Changes that come together are looked at together.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -80,16 +123,34 @@ pub async fn run(
 ) {
     let mut tasks = JoinSet::new();
     let changed = Arc::new(Notify::new());
+    let clocks = Clocks::new(clock, &changed);
+    let client = clocks.watch(&client);
     let (stop, election) = Election::start(&client, &settings, clock);
     let client = election.gate.guard(&client);
     let workflows = argo_workflows();
     let stores = Stores::start(&client, &settings, &workflows, &changed, &mut tasks);
+    let (tell, peer) = watch::channel(peer::unknown());
+    let watch_config = stores::watch_config(&settings).watch;
+    tasks.spawn(peer::watch(
+        client.clone(),
+        watch_config,
+        tell,
+        Arc::clone(&changed),
+    ));
+    let every = Duration::try_from(settings.heartbeat).unwrap_or_default();
+    tasks.spawn(
+        clocks
+            .clone()
+            .keep_measured(client.clone(), every.max(COMPARE_CLOCKS)),
+    );
     let ctx = Context {
         client,
         stores,
         settings,
         workflows,
         clock,
+        clocks,
+        peer,
     };
     let mut watching = Watching {
         ctx: &ctx,
@@ -164,7 +225,7 @@ impl<R: Fn(Option<String>)> Watching<'_, R> {
             tokio::select! {
                 biased;
                 term = &mut opened => return term,
-                () = self.changed.notified() => (self.ready)(self.ctx.stores.not_ready()),
+                () = self.changed.notified() => (self.ready)(self.ctx.not_ready()),
             }
         }
     }
@@ -182,7 +243,7 @@ impl<R: Fn(Option<String>)> Watching<'_, R> {
             prometheus: &mut self.prometheus,
         };
         loop {
-            let missing = ctx.stores.not_ready();
+            let missing = ctx.not_ready();
             (self.ready)(missing.clone());
             let wake = if missing.is_none() {
                 Box::pin(controller.pass()).await
@@ -217,30 +278,14 @@ impl Loop<'_> {
     /// One pass over everything; returns when to look again.
     async fn pass(&mut self) -> Option<Timestamp> {
         let mut wakes: Vec<Timestamp> = Vec::new();
-        let world = self.ctx.stores.world();
-        // Before the configs: a version is chosen in the channel of its time.
-        for managed in &world.managed_versions {
-            let key = format!("ClusterVersion {}", managed.name_any());
-            let memory = &mut self.managed_version;
-            let work = async || cluster_version::reconcile(self.ctx, memory, &world, managed).await;
-            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
-        }
-        for window in &world.windows {
-            let key = format!("UpgradeSuspensionWindow {}", window.name_any());
-            let work = async || {
-                let done = upgrade_suspension_window::reconcile(self.ctx, &world, window).await;
-                done.map(|()| None)
-            };
-            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
+        let world = self.ctx.world();
+        let is_held = world.outside.peer.is_some();
+        if !is_held {
+            wakes.extend(self.pass_over_the_rest(&world).await);
         }
         for config in &world.configs {
             let key = format!("UpgradeConfig {}", config.name_any());
             let work = async || Box::pin(upgrade_config::reconcile(self.ctx, &world, config)).await;
-            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
-        }
-        for hook in &world.hooks {
-            let key = format!("UpgradeJobHook {}", hook.name_any());
-            let work = async || upgrade_job_hook::reconcile(self.ctx, hook).await.map(|()| None);
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         // Jobs that were just created are seen by the next pass: their watch wakes the loop.
@@ -251,8 +296,36 @@ impl Loop<'_> {
                 async || Box::pin(upgrade_job::reconcile(self.ctx, texts, prometheus, &world, job)).await;
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
-        self.abandoned_hook_jobs(&world).await;
+        if !is_held {
+            self.abandoned_hook_jobs(&world).await;
+        }
         wakes.into_iter().min()
+    }
+
+    /// One pass over everything but configs and jobs; returns when to look again.
+    async fn pass_over_the_rest(&mut self, world: &World) -> Vec<Timestamp> {
+        let mut wakes = Vec::new();
+        // Before the configs: a version is chosen in the channel of its time.
+        for managed in &world.managed_versions {
+            let key = format!("ClusterVersion {}", managed.name_any());
+            let memory = &mut self.managed_version;
+            let work = async || cluster_version::reconcile(self.ctx, memory, world, managed).await;
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
+        }
+        for window in &world.windows {
+            let key = format!("UpgradeSuspensionWindow {}", window.name_any());
+            let work = async || {
+                let done = upgrade_suspension_window::reconcile(self.ctx, world, window).await;
+                done.map(|()| None)
+            };
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
+        }
+        for hook in &world.hooks {
+            let key = format!("UpgradeJobHook {}", hook.name_any());
+            let work = async || upgrade_job_hook::reconcile(self.ctx, hook).await.map(|()| None);
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
+        }
+        wakes
     }
 
     /// Jobs of hooks whose UpgradeJob is gone: nobody will read their end, so they may go.

@@ -19,12 +19,9 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use tokio::time::{Instant, timeout_at};
 use tracing::{instrument::WithSubscriber, subscriber::NoSubscriber};
 
-use crate::{
-    clock::Clock,
-    health::{
-        answers::{Answer, Answers, COUNTS_FOR, Vector},
-        response::{self, NoVector},
-    },
+use crate::health::{
+    answers::{Answer, Answers, COUNTS_FOR, Vector},
+    response::{self, NoVector},
 };
 
 /// Largest answer that is read.
@@ -171,13 +168,12 @@ impl Asker {
         }
     }
 
-    /// Asks all `queries` at once and keeps the answers, an error being one too.
-    pub async fn ask(&mut self, queries: &BTreeSet<String>, clock: Clock) {
+    /// Asks all `queries` at once and keeps the answers, an error being one too. An answer is as old as its question, which is
+    /// asked `at`.
+    pub async fn ask(&mut self, queries: &BTreeSet<String>, at: Timestamp) {
         let Answers::Known(known) = &mut self.answers else {
             return;
         };
-        // An answer is as old as its question.
-        let at = clock.now();
         known.retain(|_, answer| at.duration_since(answer.at) < COUNTS_FOR);
         let mut failure = None;
         for (query, said) in self.source.ask(queries).await {

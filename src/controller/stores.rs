@@ -25,6 +25,7 @@ use crate::{
         machine_config_pool::MachineConfigPool,
         node::NodeView,
     },
+    outside::Outside,
     settings::Settings,
     world::World,
 };
@@ -48,7 +49,7 @@ pub struct Stores {
 }
 
 /// One constructor for all watch configurations.
-fn watch_config(settings: &Settings) -> mirror::Config {
+pub(super) fn watch_config(settings: &Settings) -> mirror::Config {
     let seconds = u32::try_from(settings.watch_timeout.as_secs()).unwrap_or(290);
     mirror::Config {
         // Whole pages are parsed before they are stripped, so small ones keep the peak low.
@@ -205,7 +206,7 @@ impl Stores {
             .map(|(kind, _)| format!("{kind} is not listed yet"))
     }
 
-    /// A snapshot; workflows are read one by one, see [`Stores::workflow`].
+    /// A snapshot of the cluster's objects; workflows are read one by one, see [`Stores::workflow`].
     pub fn world(&self) -> World {
         World {
             cluster_version: self.cluster_versions.get(cluster_version::NAME),
@@ -222,6 +223,7 @@ impl Stores {
             windows: self.windows.all(),
             hook_jobs: self.hook_jobs.all(),
             control_plane_topology: self.topology.all().into_iter().next(),
+            outside: Outside::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
     Context,
     calls::{CallError, call, found},
     effects::{self, MANAGER},
-    events, live,
+    events,
 };
 use crate::{
     api::{UpgradeConfig, UpgradeJob, upgrade_config::UpgradeConfigStatus},
@@ -33,7 +33,7 @@ pub async fn reconcile(
         return Ok(decision.wake_at);
     }
     // The copies may be minutes old: whether a run has its job already is asked of the API server.
-    let mut fresh = Box::pin(live::refresh(&ctx.client, &ctx.settings.namespace, world.clone())).await?;
+    let mut fresh = Box::pin(ctx.fresh(world)).await?;
     let name = config.name_any();
     let Some(config) = fresh.configs.iter().find(|c| c.name_any() == name).cloned() else {
         return Ok(None);

@@ -51,7 +51,7 @@ pub async fn reconcile(
     world: &World,
     job: &UpgradeJob,
 ) -> Result<Option<Timestamp>, Error> {
-    let began = ctx.now();
+    let began = world.outside.careful(ctx.now());
     let cached = job
         .status
         .as_ref()
@@ -73,7 +73,7 @@ pub async fn reconcile(
     }
     // The copies may be minutes old: whatever is written is decided on fresh reads.
     let settings = &ctx.settings;
-    let fresh = live::refresh(&ctx.client, &settings.namespace, world.clone()).await?;
+    let fresh = ctx.fresh(world).await?;
     let Some(job) = fresh.job(&job.name_any()).cloned() else {
         return Ok(None);
     };
@@ -125,7 +125,9 @@ impl Pass<'_> {
         if decision.asks.is_empty() {
             return decision;
         }
-        prometheus.ask(&decision.asks, self.ctx.clock).await;
+        // Dated by the clock that decisions go by.
+        let at = self.world.outside.careful(self.ctx.now());
+        prometheus.ask(&decision.asks, at).await;
         self.decide(texts, prometheus.answers())
     }
 

@@ -288,8 +288,14 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// The decision, with the peer's conditions made from the steps.
     pub fn finish(mut self) -> Decision {
         mirror::conditions(&mut self);
+        self.untouched()
+    }
+
+    /// The decision as it stands.
+    pub fn untouched(mut self) -> Decision {
         self.wakes.sort_unstable();
         let Self {
             input: _,

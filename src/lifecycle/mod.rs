@@ -5,6 +5,7 @@ mod deletion;
 mod draft;
 mod drive;
 mod exit;
+mod held;
 mod lock;
 mod mirror;
 mod pending;
@@ -114,8 +115,20 @@ pub struct Notice {
 }
 
 /// Decides what to do for a job now.
+///
+/// While the peer is at work nothing is done but to say so. Clocks that disagree keep a job from starting; one that has started
+/// goes on by the earlier of both, so that nothing of it happens too soon.
 pub fn decide(input: &Input<'_>) -> Decision {
-    let mut draft = draft::Draft::new(*input);
+    let outside = &input.world.outside;
+    let mut draft = draft::Draft::new(Input {
+        now: outside.careful(input.now),
+        ..*input
+    });
+    if let Some(peer) = outside.peer_at_work() {
+        held::by_peer(&mut draft, &peer);
+        return draft.untouched();
+    }
+    held::say(&mut draft);
     draft.track_hooks();
     match Stage::of(input.job) {
         Stage::Deleting => deletion::decide(&mut draft),
@@ -123,7 +136,11 @@ pub fn decide(input: &Input<'_>) -> Decision {
         Stage::Started => running::decide(&mut draft),
         Stage::Pending => pending::decide(&mut draft),
     }
-    draft.finish()
+    let decision = draft.finish();
+    Decision {
+        wake_at: decision.wake_at.map(|t| outside.by_our_clock(t)),
+        ..decision
+    }
 }
 
 /// Where a job is, by what it has recorded.

@@ -1,10 +1,12 @@
 //! A job that has not started: Create hooks, the start window, the checks of design 5, lock, plan.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::{EngineState, RunState, Stage, draft::Draft, drive, is_protected, lock, running};
+use super::{EngineState, RunState, Stage, draft::Draft, drive, held, is_protected, lock, running};
 use crate::{
     api::{
         UpgradeConfig, UpgradeJob, UpgradeSuspensionWindow,
@@ -14,7 +16,9 @@ use crate::{
         validation,
     },
     engine::run_name,
-    openshift, overlay,
+    openshift,
+    outside::Hindrance,
+    overlay,
     plan::{Plan, RunKind, build},
     schedule::suspension,
     steps::Action,
@@ -27,14 +31,14 @@ const PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_mins(2);
 
 /// Why a due job does not start; the reason of `Expired` if that lasts until `startBefore`.
 struct Obstacle {
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
 }
 
 impl Obstacle {
-    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    fn new(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
-            reason,
+            reason: reason.into(),
             message: message.into(),
         }
     }
@@ -48,13 +52,15 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     draft.wake_at(limit);
 
     let invalid = check_valid(draft);
+    let skew = clock_skew(draft);
     let now = draft.now();
     if now >= start
+        && skew.is_none()
         && let Some(why) = skipped(draft)
     {
         return draft.succeed(JobPhase::Skipped, reasons::SKIPPED, why);
     }
-    let create = if invalid.is_none() {
+    let create = if invalid.is_none() && skew.is_none() {
         create_hooks(draft)
     } else {
         None
@@ -63,6 +69,7 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
         return;
     }
     let announced = announce(draft);
+    let invalid = skew.or(invalid);
     if now < start {
         let when = text::time(start, draft.input.settings.zone());
         draft.status.message = Some(match (&invalid, announced) {
@@ -126,7 +133,7 @@ fn wait(draft: &mut Draft<'_>, obstacle: &Obstacle) {
         obstacle.message
     );
     if draft.status.message.as_deref() != Some(message.as_str()) {
-        draft.notice(true, obstacle.reason, message.clone());
+        draft.notice(true, &obstacle.reason, message.clone());
     }
     draft.status.message = Some(message);
     // Whatever is in the way may go without an event that we see.
@@ -139,16 +146,23 @@ fn wait(draft: &mut Draft<'_>, obstacle: &Obstacle) {
 
 fn expire(draft: &mut Draft<'_>, obstacle: Option<Obstacle>) {
     let limit = text::time(draft.input.job.spec.start_before.0, draft.input.settings.zone());
-    // Nothing is in the way now: then nobody was there to start it.
-    let Obstacle { reason, message } = obstacle.unwrap_or_else(|| {
+    // Nothing is in the way now: then it was held until now, or nobody was there to start it.
+    let held = held::until_now(draft).map(|(reason, message)| Obstacle::new(reason, message));
+    let Obstacle { reason, message } = obstacle.or(held).unwrap_or_else(|| {
         Obstacle::new(
             "OperatorDown",
             "the operator was not running, or could not reach the API server, in the start window",
         )
     });
     let message = format!("Job could not be started before {limit}: {message}");
-    draft.condition(types::EXPIRED, true, reason, message.clone());
+    draft.condition(types::EXPIRED, true, &reason, message.clone());
     draft.succeed(JobPhase::Skipped, reasons::SKIPPED, message);
+}
+
+/// Nothing is started by a clock that may be wrong.
+fn clock_skew(draft: &Draft<'_>) -> Option<Obstacle> {
+    let Hindrance { reason, message } = draft.input.world.outside.clock_skew()?;
+    Some(Obstacle::new(reason, message))
 }
 
 fn check_valid(draft: &mut Draft<'_>) -> Option<Obstacle> {

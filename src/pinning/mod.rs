@@ -70,9 +70,19 @@ pub fn decide(
             wake_at: None,
         };
     }
+    let outside = &world.outside;
+    let view = status::View {
+        config,
+        old,
+        now: outside.careful(now),
+        hindrance: outside.hindrance(),
+    };
+    if outside.peer.is_some() {
+        return view.held();
+    }
+    let now = view.now;
     let jobs: Vec<&UpgradeJob> = world.jobs.iter().filter(|j| job::is_of(j, config)).collect();
     let delete_jobs = history::beyond(config, &jobs);
-    let view = status::View { config, old, now };
     let decision = match (unsupported_topology(world), validate(config, world, settings)) {
         (_, Err(problems)) => view.invalid(&validation::summary(&problems)),
         (Some(why), Ok(_)) => view.unsupported(why),
@@ -89,6 +99,7 @@ pub fn decide(
     };
     ConfigDecision {
         delete_jobs,
+        wake_at: decision.wake_at.map(|t| outside.by_our_clock(t)),
         ..decision
     }
 }
@@ -96,7 +107,15 @@ pub fn decide(
 /// What to say of a config whose UpgradeJob the API server finds wrong, whatever our own checks say.
 pub fn refused(config: &UpgradeConfig, now: Timestamp, answer: &str) -> ConfigDecision {
     let old = config.status.clone().unwrap_or_default();
-    status::View { config, old, now }.invalid(answer)
+    // A job was to be created, so nothing is in the way.
+    let hindrance = None;
+    status::View {
+        config,
+        old,
+        now,
+        hindrance,
+    }
+    .invalid(answer)
 }
 
 /// The schedule, and everything that is wrong with the config.

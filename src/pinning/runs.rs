@@ -9,6 +9,7 @@ use crate::{
         UpgradeConfig, UpgradeJob, UpgradeSuspensionWindow,
         conditions::{self, reasons, types},
     },
+    outside::Hindrance,
     overlay::{self, ChannelChange},
     schedule::{
         Schedule, forecast,
@@ -224,6 +225,13 @@ impl<'a> Scene<'a> {
     fn blocked_now(
         &self,
     ) -> Result<(Option<crate::api::upgrade_job::DesiredVersion>, Option<String>), Block> {
+        if let Some(Hindrance { reason, message }) = self.world.outside.clock_skew() {
+            return Err(Block {
+                reason,
+                why: message,
+                until: None,
+            });
+        }
         if let Some(window) = self.window_at(self.now) {
             return Err(self.in_window(window));
         }
@@ -292,7 +300,10 @@ impl<'a> Scene<'a> {
             .is_some_and(|next| next.time.0 == run);
         let may_wait = matches!(
             scheduled.reason.as_str(),
-            reasons::SCHEDULE_SUSPENDED | reasons::SUSPENSION_WINDOW | reasons::UPDATES_UNKNOWN
+            reasons::SCHEDULE_SUSPENDED
+                | reasons::SUSPENSION_WINDOW
+                | reasons::UPDATES_UNKNOWN
+                | reasons::CLOCK_SKEW
         );
         (scheduled.status == "False" && is_of_run && may_wait).then_some(scheduled.message.as_str())
     }

@@ -15,6 +15,7 @@ use crate::{
         upgrade_config::{NextPossibleSchedule, UpgradeConfigStatus},
     },
     lifecycle::Notice,
+    outside::Hindrance,
     schedule::forecast::{self, Forecast, Verdict},
     text,
 };
@@ -27,6 +28,8 @@ pub struct View<'a> {
     pub config: &'a UpgradeConfig,
     pub old: UpgradeConfigStatus,
     pub now: Timestamp,
+    /// What keeps everything from being started.
+    pub hindrance: Option<Hindrance>,
 }
 
 impl View<'_> {
@@ -38,6 +41,14 @@ impl View<'_> {
     /// Nothing can be done on this cluster.
     pub fn unsupported(self, why: &str) -> ConfigDecision {
         self.not_served(reasons::UNSUPPORTED_TOPOLOGY, why)
+    }
+
+    /// Something else holds all configs; nothing but that is said.
+    pub fn held(self) -> ConfigDecision {
+        let before = self.old.observed_generation;
+        let mut draft = Draft::new(self);
+        draft.status.observed_generation = before;
+        draft.finish()
     }
 
     fn not_served(self, reason: &str, message: &str) -> ConfigDecision {
@@ -90,9 +101,14 @@ struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     fn new(view: View<'a>) -> Self {
-        let View { config, old, now } = view;
+        let View {
+            config,
+            old,
+            now,
+            hindrance,
+        } = view;
         let observed_generation = config.metadata.generation;
-        Self {
+        let mut draft = Self {
             config,
             now,
             status: UpgradeConfigStatus {
@@ -102,7 +118,12 @@ impl<'a> Draft<'a> {
             create: None,
             notices: Vec::new(),
             wakes: Vec::new(),
+        };
+        match hindrance {
+            Some(by) => draft.hold(&by),
+            None => draft.let_go(),
         }
+        draft
     }
 
     fn finish(self) -> ConfigDecision {
@@ -136,6 +157,19 @@ impl<'a> Draft<'a> {
             reason: reason.to_owned(),
             note,
         });
+    }
+
+    fn hold(&mut self, by: &Hindrance) {
+        if self.condition(types::HELD, true, by.reason, &by.message) {
+            self.notice(true, by.reason, by.message.clone());
+        }
+    }
+
+    fn let_go(&mut self) {
+        if conditions::is_true(&self.status.conditions, types::HELD) {
+            let message = "nothing keeps the operator from acting any more";
+            self.condition(types::HELD, false, reasons::NOT_HELD, message);
+        }
     }
 
     /// Runs that were decided: the newest is remembered, and what made no job is said.

@@ -1,10 +1,13 @@
-//! Two operators that run by accident: never two writers, in simulated time.
+//! Two operators that run by accident, ours or the peer's: never two writers, in simulated time.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, ResourceExt, api::PostParams};
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -17,11 +20,13 @@ use super::{
 use crate::{
     api::{
         UpgradeJob, UpgradeJobHook,
+        conditions::{self, types},
         upgrade_job::{EngineChoice, JobPhase, StepPhase},
     },
     clock::Clock,
     controller::{self, prometheus::Asker},
     leader::LEASE,
+    outside::PEER_LEASE,
     schedule::Zones,
     settings::Settings,
 };
@@ -66,7 +71,7 @@ impl World {
         simulation.server.keep_log();
         let scenario = Scenario::parse(
             std::path::Path::new("s.yaml"),
-            "updates: {releases: [{version: 4.18.5}]}",
+            "updates: {releases: [{version: 4.18.5}]}\ndurations: {controlPlane: 10m, node: 1m}",
         )
         .unwrap();
         let end = start + SignedDuration::from_hours(48);
@@ -343,5 +348,132 @@ fn a_lease_that_was_left_is_taken_when_it_has_run_out() {
         assert_eq!(world.turns(), [machine.operator(1)]);
         let lease: Lease = world.api().get(LEASE).await.unwrap();
         assert_eq!(lease.spec.unwrap().lease_transitions, Some(5));
+    });
+}
+
+fn condition(job: &UpgradeJob, type_: &str) -> (String, String) {
+    let all = job.status.as_ref().map_or(&[][..], |s| s.conditions.as_slice());
+    let found = conditions::get(all, type_);
+    found.map_or_else(Default::default, |c| (c.status.clone(), c.reason.clone()))
+}
+
+fn is(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
+}
+
+/// The clock of the leader's machine is wrong: it starts nothing, and says so. The other one's is right.
+#[rstest::rstest]
+#[case::ahead(3_600)]
+#[case::behind(-3_600)]
+fn a_leader_whose_clock_is_wrong_starts_nothing(#[case] offset: i64) {
+    run(async |world| {
+        let offset = SignedDuration::from_secs(offset);
+        let wrong = world.simulation.start_operator_with(&settings(), offset);
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        let right = world
+            .simulation
+            .start_operator_with(&settings(), SignedDuration::ZERO);
+        world.simulation.until(world.at(1_800)).await;
+        let job = world.the_job().await;
+        assert_eq!(condition(&job, types::HELD), is("True", "ClockSkew"));
+        assert_eq!(condition(&job, types::STARTED), is("", ""));
+        let written: BTreeSet<String> = world.writes().into_iter().map(|w| w.line).collect();
+        assert!(
+            written
+                .iter()
+                .all(|l| l.contains("/status") || l.contains("/events")),
+            "{written:#?}"
+        );
+        assert!(world.writes().len() < 30, "it is not said all the time");
+
+        world.simulation.server.kill(wrong.operator(1));
+        world.until_done().await;
+        assert_eq!(world.turns(), [wrong.operator(1), right.operator(1)]);
+        assert_eq!(
+            condition(&world.the_job().await, types::HELD),
+            is("False", "NotHeld")
+        );
+        world.assert_done_once();
+    });
+}
+
+/// Renews the lease of the peer, in a namespace of its own, until dropped.
+async fn be_the_peer(leases: Api<Lease>, clock: Clock) {
+    for second in (0..).step_by(2) {
+        let now = clock.now().to_string();
+        let lease: Lease = object(json!({
+            "metadata": {"name": PEER_LEASE},
+            "spec": {"holderIdentity": "controller-0", "leaseDurationSeconds": 15, "renewTime": now},
+        }));
+        if second == 0 {
+            leases.create(&PostParams::default(), &lease).await.unwrap();
+        } else {
+            let patch = Patch::Merge(&lease);
+            leases
+                .patch(PEER_LEASE, &PatchParams::default(), &patch)
+                .await
+                .unwrap();
+        }
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    }
+}
+
+#[test]
+fn beside_the_peer_nothing_is_done_until_its_lease_has_run_out() {
+    run(async |world| {
+        let leases: Api<Lease> = Api::namespaced(world.simulation.admin(), "of-the-peer");
+        let peer = tokio::spawn(be_the_peer(leases, world.simulation.clock));
+        let machine = world
+            .simulation
+            .start_operator_with(&settings(), SignedDuration::ZERO);
+        world.simulation.until(world.at(1_800)).await;
+        let job = world.the_job().await;
+        assert_eq!(condition(&job, types::HELD), is("True", "PeerAtWork"));
+        let message = job.status.unwrap().message.unwrap();
+        assert!(
+            message.contains("controller-0") && message.contains("of-the-peer"),
+            "{message}"
+        );
+        assert_eq!(
+            world.writes().len(),
+            2,
+            "condition and Event: {:#?}",
+            world.writes()
+        );
+
+        peer.abort();
+        world
+            .until("the job has started", |j| {
+                condition(j, types::STARTED).0 == "True"
+            })
+            .await;
+        let after = world.now().duration_since(world.at(1_800));
+        assert!((13..=60).contains(&after.as_secs()), "{after}");
+        world.until_done().await;
+        assert_eq!(world.turns(), [machine.operator(1)]);
+        world.assert_done_once();
+    });
+}
+
+/// Left by a peer that was removed: it holds nothing up for longer than it takes to see that nobody renews it.
+#[test]
+fn a_lease_that_the_peer_left_is_ignored() {
+    run(async |world| {
+        let leases: Api<Lease> = Api::namespaced(world.simulation.admin(), "of-the-peer");
+        let renewing = tokio::spawn(be_the_peer(leases, world.simulation.clock));
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        renewing.abort();
+        let began = world.now();
+        world
+            .simulation
+            .start_operator_with(&settings(), SignedDuration::ZERO);
+        world.until_done().await;
+        let first = world.writes().first().unwrap().at.duration_since(began);
+        assert!((14..=17).contains(&first.as_secs()), "{first}");
+        assert_eq!(
+            condition(&world.the_job().await, types::HELD),
+            is("", ""),
+            "nothing was said"
+        );
     });
 }

@@ -4,6 +4,7 @@ mod bench;
 mod endings;
 mod fixtures;
 mod health;
+mod held;
 mod in_every_step;
 mod table;
 mod upgrade;

@@ -31,7 +31,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::StreamExt;
-use http::{Method, Response, StatusCode};
+use http::{Method, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use jiff::{Timestamp, ToSpan};
@@ -517,6 +517,15 @@ fn whole_seconds(t: Timestamp) -> String {
     seconds.to_string()
 }
 
+/// With the time in it, as every HTTP server says it.
+fn dated(mut answer: Response<Body>, now: Timestamp) -> Response<Body> {
+    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now);
+    if let Some(date) = date.ok().and_then(|d| header::HeaderValue::from_str(&d).ok()) {
+        answer.headers_mut().insert(header::DATE, date);
+    }
+    answer
+}
+
 /// As RBAC calls it.
 fn verb(request: &Request) -> String {
     let has_name = request.place().is_some_and(|p| p.name.is_some());
@@ -574,7 +583,7 @@ impl tower::Service<http::Request<kube::client::Body>> for Connection {
                 return std::future::pending().await;
             }
             match server.in_turn(identity, Request::new(&parts, body)).await {
-                Some(answer) => Ok(answer),
+                Some(answer) => Ok(dated(answer, server.inner.clock.now())),
                 None => std::future::pending().await,
             }
         })
