@@ -211,3 +211,15 @@ fn the_document_of_a_rehearsal_is_described() {
         assert!(text.contains(&path), "{path} is not in docs/rehearse.md");
     }
 }
+
+#[test]
+fn the_concepts_have_everything_that_holds_the_operator() {
+    for reason in [reasons::CLOCK_SKEW, reasons::PEER_AT_WORK] {
+        assert!(CONCEPTS.contains(&format!("| `{reason}` |")), "{reason}");
+    }
+    let limit = crate::text::duration(crate::outside::Outside::MOST_SKEW);
+    assert!(
+        CONCEPTS.contains(&format!("differ by more than {limit} |")),
+        "{limit}"
+    );
+}

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use http::{HeaderName, HeaderValue, header};
 use jiff::SignedDuration;
 use kube::{Client, Config, config::KubeConfigOptions};
 use tokio::sync::watch;
@@ -109,7 +110,9 @@ pub enum Error {
 
 /// Runs `upgrade-operator run` until SIGTERM or SIGINT.
 pub async fn run(args: Args) -> Result<(), Error> {
-    let config = client_config(args.kubeconfig.as_deref()).await?;
+    let identity = args.identity.clone().unwrap_or_else(identity);
+    let mut config = client_config(args.kubeconfig.as_deref()).await?;
+    config.headers.extend(user_agent(&identity));
     let in_pod = config.default_namespace.clone();
     let client = Client::try_from(config)?;
     let namespace = args
@@ -117,7 +120,7 @@ pub async fn run(args: Args) -> Result<(), Error> {
         .clone()
         .or(Some(in_pod).filter(|n| n != "default"))
         .unwrap_or_else(|| "openshift-upgrade".to_owned());
-    let settings = settings(&args, namespace)?;
+    let settings = settings(&args, namespace, identity)?;
     let prometheus = prometheus(&args)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -195,12 +198,16 @@ fn identity() -> String {
     format!("{host}_{suffix}")
 }
 
-fn settings(args: &Args, namespace: String) -> Result<Settings, Error> {
+/// Who writes, for the API server's audit log. A name that is no text for a header is left out.
+fn user_agent(identity: &str) -> Option<(HeaderName, HeaderValue)> {
+    let text = format!("upgrade-operator/{} ({identity})", env!("CARGO_PKG_VERSION"));
+    Some((header::USER_AGENT, HeaderValue::from_str(&text).ok()?))
+}
+
+fn settings(args: &Args, namespace: String, identity: String) -> Result<Settings, Error> {
     Ok(Settings {
         namespace,
-        identity: args
-            .leader_election
-            .then(|| args.identity.clone().unwrap_or_else(identity)),
+        identity: args.leader_election.then_some(identity),
         zones: match &args.tzdata_dir {
             Some(folder) => Zones::from_dir(folder, &args.default_location)?,
             None => Zones::bundled(&args.default_location)?,
@@ -249,7 +256,8 @@ mod tests {
 
     fn identity_of(flags: &[&str]) -> Option<String> {
         let args = Cli::try_parse_from([&["run"], flags].concat()).unwrap().args;
-        settings(&args, "ns".to_owned()).unwrap().identity
+        let identity = args.identity.clone().unwrap_or_else(identity);
+        settings(&args, "ns".to_owned(), identity).unwrap().identity
     }
 
     #[rstest::rstest]
@@ -266,5 +274,14 @@ mod tests {
         let (one, other) = (identity_of(&[]).unwrap(), identity_of(&[]).unwrap());
         assert_ne!(one, other);
         assert!(Cli::try_parse_from(["run", "--identity="]).is_err(), "nobody");
+    }
+
+    #[rstest::rstest]
+    #[case("pod-1_abc", true)]
+    #[case("no\nheader", false)]
+    fn requests_say_who_makes_them(#[case] identity: &str, #[case] is_said: bool) {
+        let said = user_agent(identity);
+        let text = said.as_ref().map(|(_, value)| value.to_str().unwrap());
+        assert_eq!(text.is_some_and(|t| t.contains(identity)), is_said);
     }
 }

@@ -3,7 +3,8 @@
 //! The gate is a layer below the client, so no reconciler can forget it. It lets reads pass. A write begins only while the
 //! lease is held, and is given up at the instant at which the lease may be another's soon; what the API server makes of a
 //! request that was under way then, it makes within the rest of the lease (see [`crate::leader::FENCE`]), or refuses because
-//! of the resourceVersion in it.
+//! of the resourceVersion in it. That is also what is left where a whole machine was suspended, since its monotonic clock then
+//! stood still.
 
 use std::{
     pin::Pin,
@@ -154,5 +155,112 @@ impl tower::Service<Request<Body>> for Gated {
             let answer = timeout_at(until, client.send(request)).await;
             Ok(answer.map_err(|_| Closed::Lost)??)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{Api, api::PostParams};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        simulator::api::{ApiServer, Fault, Identity},
+    };
+
+    const TERM: u64 = 4;
+
+    struct Bench {
+        server: ApiServer,
+        tell: watch::Sender<Leadership>,
+        gate: Gate,
+        maps: Api<ConfigMap>,
+    }
+
+    fn bench(leadership: Leadership) -> Bench {
+        let clock = Clock::starting_at("2026-11-21T00:00:00Z".parse().unwrap());
+        let server = ApiServer::new(clock, &[]);
+        let (tell, receiver) = watch::channel(leadership);
+        let gate = Gate::new(receiver);
+        let client = gate.guard(&server.client(Identity::Operator(1)));
+        Bench {
+            server,
+            tell,
+            gate,
+            maps: Api::namespaced(client, "ns"),
+        }
+    }
+
+    fn leading(seconds: u64) -> Leadership {
+        Leadership::Leading {
+            term: TERM,
+            until: Instant::now() + Duration::from_secs(seconds),
+        }
+    }
+
+    async fn write(bench: &Bench) -> Result<(), String> {
+        let map = serde_json::from_value(json!({"metadata": {"name": "m"}})).unwrap();
+        let made = bench.maps.create(&PostParams::default(), &map).await;
+        made.map(drop).map_err(|e| e.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_follower_reads_and_writes_nothing() {
+        let bench = bench(Leadership::Following);
+        assert!(
+            write(&bench)
+                .await
+                .unwrap_err()
+                .contains("does not hold the lease")
+        );
+        assert_eq!(bench.server.writes(), 0);
+        assert_eq!(bench.maps.get_opt("m").await.unwrap(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_writes_until_its_lease_is_no_longer_sure() {
+        let bench = bench(leading(10));
+        write(&bench).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(
+            write(&bench)
+                .await
+                .unwrap_err()
+                .contains("does not hold the lease")
+        );
+        assert_eq!(bench.server.writes(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_an_answer_is_given_up_in_time() {
+        let bench = bench(leading(10));
+        bench.server.plan(1, Fault::RequestLost);
+        let began = Instant::now();
+        assert!(write(&bench).await.unwrap_err().contains("was given up"));
+        assert_eq!(began.elapsed().as_secs(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_told_when_the_term_is_over() {
+        let bench = bench(leading(10));
+        assert_eq!(bench.gate.opened().await, TERM);
+        let began = Instant::now();
+        let renew = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            bench.tell.send_replace(leading(10));
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = bench.gate.closed(TERM) => {}
+            () = renew => {}
+        }
+        assert_eq!(began.elapsed().as_secs(), 15, "ten seconds after the renewal");
+        bench.tell.send_replace(leading(10));
+        bench.gate.closed(TERM - 1).await;
+        assert_eq!(began.elapsed().as_secs(), 15, "a new term is not the old one");
     }
 }

@@ -32,6 +32,8 @@ pub struct Elector {
     /// What the Lease said when it was read last, and since when.
     observed: Option<Observation>,
     terms: u64,
+    /// Whether the last attempt failed: it is said once.
+    failing: bool,
     tell: watch::Sender<Leadership>,
 }
 
@@ -62,6 +64,7 @@ impl Elector {
             lease: Known::No,
             observed: None,
             terms: 0,
+            failing: false,
             tell,
         };
         (elector, leadership)
@@ -73,13 +76,19 @@ impl Elector {
         loop {
             let began = Instant::now();
             let next = match self.attempt().await {
-                Ok(next) => next,
+                Ok(next) => {
+                    self.failing = false;
+                    next
+                }
                 Err(error) => {
                     // Half a write may have been done: read again before the next.
                     self.lease = Known::No;
                     if error.is_conflict() || error.is_already_exists() {
                         tracing::debug!(%error, "somebody else wrote first");
+                    } else if self.failing {
+                        tracing::debug!(%error, "still cannot stand for election");
                     } else {
+                        self.failing = true;
                         tracing::warn!(%error, "cannot stand for election; trying again");
                     }
                     began + RETRY

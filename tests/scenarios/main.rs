@@ -18,6 +18,7 @@ mod fuzz;
 mod harness;
 mod health;
 mod interventions;
+mod leader;
 mod outages;
 mod overlays;
 mod schedules;

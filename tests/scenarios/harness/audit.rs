@@ -19,6 +19,8 @@ pub const OPERATOR: &str = "system:serviceaccount:openshift-upgrade:upgrade-oper
 pub struct Request {
     /// Who made it.
     pub user: String,
+    /// The program, as it calls itself.
+    pub agent: String,
     /// `create`, `patch`, `update`, `delete`.
     pub verb: String,
     /// Resource, with the subresource where there is one (`upgradejobs/status`).
@@ -38,6 +40,8 @@ pub struct Request {
 struct Line {
     verb: String,
     user: User,
+    #[serde(default)]
+    user_agent: String,
     object_ref: Option<ObjectRef>,
     response_status: Option<Status>,
     #[serde(default)]
@@ -106,6 +110,7 @@ pub fn read(log: &Path) -> (Vec<Request>, Vec<String>) {
             .unwrap_or_default();
         writes.push(Request {
             user: line.user.username,
+            agent: line.user_agent,
             verb: line.verb,
             resource,
             name: if object.name.is_empty() {

@@ -98,7 +98,7 @@ impl Scenario {
         arguments.extend(strings(&SIMULATOR));
         let simulator = Process::start("the simulator", &arguments, &folder.path().join("simulator.log"));
 
-        let listen = format!("127.0.0.1:{}", lane.free_port());
+        let listen = format!("127.0.0.1:{}", lane.free_port(0));
         let kubeconfig = lane.variable("TESTBED_OPERATOR_KUBECONFIG");
         let mut operator_arguments = strings(&[
             "run",
@@ -144,6 +144,35 @@ impl Scenario {
         self.operator = Some(Process::start("the operator", &self.operator_arguments, &log));
     }
 
+    /// Starts an operator beside the one that runs, as by accident, and waits until it is ready.
+    pub async fn another_operator(&self, flags: &[&str]) -> Process {
+        let listen = format!("127.0.0.1:{}", self.lane.free_port(1));
+        let mut arguments = self.operator_arguments.clone();
+        // A flag that is given twice is refused: it is replaced.
+        let mut replace = |flag: &str, value: &str| match arguments.iter().position(|a| a == flag) {
+            Some(at) => value.clone_into(&mut arguments[at + 1]),
+            None => arguments.extend(strings(&[flag, value])),
+        };
+        replace("--listen", &listen);
+        for pair in flags.chunks(2) {
+            replace(pair[0], pair[1]);
+        }
+        let log = self.folder.path().join("another-operator.log");
+        let another = Process::start("another operator", &arguments, &log);
+        self.until_ready_at(self.lane.free_port(1)).await;
+        another
+    }
+
+    /// Whether the operator was started and not killed.
+    pub fn is_operator_there(&self) -> bool {
+        self.operator.is_some()
+    }
+
+    /// The operator.
+    pub fn operator(&self) -> &Process {
+        self.operator.as_ref().expect("the operator does not run")
+    }
+
     /// SIGKILL to the operator.
     pub fn kill_operator(&mut self) {
         self.operator.take().expect("the operator does not run").kill();
@@ -151,7 +180,11 @@ impl Scenario {
 
     /// Waits until the operator says that it is ready.
     pub async fn until_ready(&self) {
-        let address = SocketAddr::from(([127, 0, 0, 1], self.lane.free_port()));
+        self.until_ready_at(self.lane.free_port(0)).await;
+    }
+
+    async fn until_ready_at(&self, port: u16) {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         until("the operator is ready", async || {
             is_ready(address).unwrap_or(false).then_some(())
         })

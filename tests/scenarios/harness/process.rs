@@ -49,6 +49,13 @@ impl Process {
         }
     }
 
+    /// Sends a signal, such as `STOP` or `CONT`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let done = Command::new("kill").args([&format!("-{name}"), &pid]).status();
+        assert!(done.is_ok_and(|s| s.success()), "sending {name} to {}", self.name);
+    }
+
     /// SIGKILL, and waits until the process is gone.
     pub fn kill(&mut self) {
         self.child
