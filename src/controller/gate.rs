@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::{
         clock::Clock,
-        simulator::api::{ApiServer, Fault, Identity},
+        simulator::api::{ApiServer, Fault, Identity, Kinds},
     };
 
     const TERM: u64 = 4;
@@ -183,7 +183,7 @@ mod tests {
 
     fn bench(leadership: Leadership) -> Bench {
         let clock = Clock::starting_at("2026-11-21T00:00:00Z".parse().unwrap());
-        let server = ApiServer::new(clock, &[]);
+        let server = ApiServer::new(clock, Kinds::ours());
         let (tell, receiver) = watch::channel(leadership);
         let gate = Gate::new(receiver);
         let client = gate.guard(&server.client(Identity::Operator(1)));

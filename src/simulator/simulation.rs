@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
 use super::{
-    api::{ApiServer, Identity},
+    api::{ApiServer, Identity, Kinds},
     batch,
     driver::{self, News},
     openshift::faults,
@@ -104,7 +104,7 @@ impl Simulation {
     /// An empty API server. Inside of [`run`], as all that follows.
     pub fn new(clock: Clock) -> Self {
         Self {
-            server: ApiServer::new(clock, &crate::api::crds()),
+            server: ApiServer::new(clock, Kinds::ours()),
             clock,
             timeline: None,
             orders: Vec::new(),

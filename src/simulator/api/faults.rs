@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::{Identity, answer::Refusal};
+use super::{Identity, refusal::Refusal};
 
 /// What happens to one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

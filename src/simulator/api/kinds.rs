@@ -1,8 +1,14 @@
 //! Which kinds the server has.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use super::{built_in::BuiltIn, schema::Schema};
 
 /// A kind's place in URLs. The version is not part of it: every kind is served in one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,6 +17,28 @@ pub struct Resource {
     pub group: String,
     /// Plural.
     pub plural: String,
+}
+
+/// As messages name it.
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(&self.plural)
+        } else {
+            write!(f, "{}.{}", self.plural, self.group)
+        }
+    }
+}
+
+/// What the server knows of the contents of objects of a kind.
+#[derive(Clone, Debug)]
+pub enum Model {
+    /// A kind of Kubernetes' own.
+    BuiltIn(BuiltIn),
+    /// A kind of a CustomResourceDefinition, with its schema.
+    Custom(Arc<Schema>),
+    /// A kind of a CustomResourceDefinition whose schema is not at hand: objects are taken as they are.
+    Unchecked,
 }
 
 /// What the server knows of a kind.
@@ -24,9 +52,24 @@ pub struct Kind {
     pub is_namespaced: bool,
     /// Whether the status is a subresource.
     pub has_status: bool,
+    /// What its objects contain.
+    pub model: Model,
 }
 
 impl Kind {
+    /// What a built-in kind does in its own way.
+    pub fn built_in(&self) -> Option<&BuiltIn> {
+        match &self.model {
+            Model::BuiltIn(built_in) => Some(built_in),
+            Model::Custom(_) | Model::Unchecked => None,
+        }
+    }
+
+    /// Whether its objects count their generations.
+    pub fn has_generation(&self) -> bool {
+        self.built_in().is_none_or(|b| b.has_generation)
+    }
+
     /// `apiVersion` of an object.
     pub fn api_version(&self, resource: &Resource) -> String {
         if resource.group.is_empty() {
@@ -46,8 +89,8 @@ enum Shape {
     ClusterWithStatus,
 }
 
-/// Kubernetes' own kinds, as far as our programs and the manifests of a GitOps repository use them, and OpenShift's. Of the
-/// foreign ones no schema is checked.
+/// Kubernetes' own kinds, as far as our programs and the manifests of a GitOps repository use them, and those of OpenShift and
+/// others. The latter are taken without a schema, for theirs would have to be copied from elsewhere.
 const FOREIGN: [(&str, &str, &str, &str, Shape); 29] = [
     ("", "v1", "ConfigMap", "configmaps", Shape::Namespaced),
     ("", "v1", "Secret", "secrets", Shape::Namespaced),
@@ -188,8 +231,33 @@ const FOREIGN: [(&str, &str, &str, &str, Shape); 29] = [
     ),
 ];
 
-/// The kinds that every simulated server has: Kubernetes' and OpenShift's.
-pub fn foreign() -> BTreeMap<Resource, Kind> {
+/// The kinds that a server has, with their schemas compiled. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Kinds(BTreeMap<Resource, Kind>);
+
+/// Compiling takes longer than many a simulation.
+static OURS: LazyLock<Kinds> = LazyLock::new(|| Kinds::new(&crate::api::crds()));
+
+impl Kinds {
+    /// Kubernetes' and OpenShift's kinds, and those of `crds`.
+    pub fn new(crds: &[CustomResourceDefinition]) -> Self {
+        let mut all = foreign();
+        all.extend(crds.iter().filter_map(of_crd));
+        Self(all)
+    }
+
+    /// Those of a cluster with our operator, compiled once a process.
+    pub fn ours() -> Self {
+        OURS.clone()
+    }
+
+    /// By resource.
+    pub fn all(&self) -> &BTreeMap<Resource, Kind> {
+        &self.0
+    }
+}
+
+fn foreign() -> BTreeMap<Resource, Kind> {
     FOREIGN
         .iter()
         .map(|(group, version, kind, plural, shape)| {
@@ -208,6 +276,7 @@ pub fn foreign() -> BTreeMap<Resource, Kind> {
                 name: (*kind).to_owned(),
                 is_namespaced,
                 has_status,
+                model: BuiltIn::of(group, kind).map_or(Model::Unchecked, Model::BuiltIn),
             };
             (resource, kind)
         })
@@ -215,7 +284,7 @@ pub fn foreign() -> BTreeMap<Resource, Kind> {
 }
 
 /// The kind of a CustomResourceDefinition; `None` if it serves no version.
-pub fn of_crd(crd: &CustomResourceDefinition) -> Option<(Resource, Kind)> {
+fn of_crd(crd: &CustomResourceDefinition) -> Option<(Resource, Kind)> {
     let version = crd.spec.versions.iter().find(|v| v.served)?;
     let resource = Resource {
         group: crd.spec.group.clone(),
@@ -226,6 +295,14 @@ pub fn of_crd(crd: &CustomResourceDefinition) -> Option<(Resource, Kind)> {
         name: crd.spec.names.kind.clone(),
         is_namespaced: crd.spec.scope == "Namespaced",
         has_status: version.subresources.as_ref().is_some_and(|s| s.status.is_some()),
+        model: match version
+            .schema
+            .as_ref()
+            .and_then(|s| s.open_api_v3_schema.as_ref())
+        {
+            Some(schema) => Model::Custom(Arc::new(Schema::new(schema))),
+            None => Model::Unchecked,
+        },
     };
     Some((resource, kind))
 }

@@ -2,7 +2,8 @@
 //!
 //! The operator and the simulated OpenShift run on it unchanged. It does what a real server does with everything that they
 //! use: lists and watches with revisions, selectors, conflicts, status subresources, generations, finalizers, owner
-//! references, the schemas of our own kinds. A request that it does not know is answered 501 and remembered, see
+//! references, the schemas of our own kinds. `tests/api_conformance` holds it against a real one; what still differs is in
+//! `docs/simulation.md`. A request that it does not know is answered 501 and remembered, see
 //! [`ApiServer::unknown_requests`].
 //!
 //! **Determinism.** In simulated time each request takes a millisecond, and all that are due at one instant are served in the
@@ -10,9 +11,20 @@
 //! same log, byte for byte.
 
 mod answer;
+mod batch;
+mod budget;
+mod built_in;
+mod collector;
+mod connection;
+mod delete;
 mod faults;
 mod kinds;
+mod metadata;
+mod patch;
+mod read;
+mod refusal;
 mod request;
+mod schema;
 mod selector;
 mod storage;
 #[cfg(test)]
@@ -23,41 +35,36 @@ mod write;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll},
-    time::Duration,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use bytes::Bytes;
 use futures::StreamExt;
-use http::{Method, Response, StatusCode, header};
+use http::{Method, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use jiff::{Timestamp, ToSpan};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{api::ApiResource, core::TypeMeta};
-use serde_json::{Value, json};
-use tokio::{
-    sync::{Notify, oneshot},
-    time::Instant,
-};
+use serde_json::Value;
+use tokio::{sync::Notify, time::Instant};
 
-pub use self::faults::Fault;
 use self::{
-    answer::{Body, Refusal, answer, json_answer},
+    answer::{Body, answer, json_answer},
+    connection::{Connection, Queue},
     faults::{Course, Faults},
     kinds::Kind,
+    refusal::Refusal,
     request::{Place, Request},
     selector::Filter,
     storage::{Key, Storage},
-    watch::{Watch, shown},
-    write::{Writer, Written},
+    watch::Watch,
+    write::{Part, Writer, Written},
 };
+pub use self::{faults::Fault, kinds::Kinds};
 use crate::clock::Clock;
 
-/// How long a request takes in simulated time.
-const LATENCY: Duration = Duration::from_millis(1);
 /// More requests at one instant are a loop that never ends.
 const MOST_AT_ONCE: u64 = 100_000;
 
@@ -109,17 +116,13 @@ struct Traffic {
     at_once: u64,
 }
 
-/// A request that waits for its turn, and where its answer goes.
-type Waiting = (Identity, Request, oneshot::Sender<Option<Response<Body>>>);
-/// What waits, in the order in which it is served.
-type Queue = BTreeMap<(Instant, String, Bytes, u64), Waiting>;
-
 struct Inner {
     clock: Clock,
     storage: Arc<Mutex<Storage>>,
     faults: Mutex<Faults>,
     traffic: Mutex<Traffic>,
-    queue: Mutex<(Queue, u64)>,
+    queue: Mutex<Queue>,
+    panics: AtomicBool,
     killed: Notify,
     /// Told when the server goes away: open connections break.
     left: Notify,
@@ -137,17 +140,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ApiServer {
-    /// A server with Kubernetes' and OpenShift's kinds, and those of `crds`.
-    pub fn new(clock: Clock, crds: &[CustomResourceDefinition]) -> Self {
-        let mut all = kinds::foreign();
-        all.extend(crds.iter().filter_map(kinds::of_crd));
+    /// A server with these kinds.
+    pub fn new(clock: Clock, kinds: Kinds) -> Self {
         Self {
             inner: Arc::new(Inner {
                 clock,
-                storage: Arc::new(Mutex::new(Storage::new(all))),
+                storage: Arc::new(Mutex::new(Storage::new(kinds))),
                 faults: Mutex::default(),
                 traffic: Mutex::default(),
                 queue: Mutex::default(),
+                panics: AtomicBool::new(false),
                 killed: Notify::new(),
                 left: Notify::new(),
             }),
@@ -225,7 +227,7 @@ impl ApiServer {
     pub fn resource(&self, types: &TypeMeta) -> Option<(ApiResource, bool)> {
         let group = types.api_version.split_once('/').map_or("", |(group, _)| group);
         let storage = lock(&self.inner.storage);
-        let found = storage.kinds.iter().find(|(resource, kind)| {
+        let found = storage.kinds.all().iter().find(|(resource, kind)| {
             resource.group == group
                 && kind.name == types.kind
                 && kind.api_version(resource) == types.api_version
@@ -260,6 +262,12 @@ impl ApiServer {
     /// Requests that the server did not understand; tests must find none.
     pub fn unknown_requests(&self) -> Vec<String> {
         lock(&self.inner.traffic).unknown.clone()
+    }
+
+    /// From now on a request that is not simulated panics: for tests, which must not go on with an answer that no real server
+    /// gives.
+    pub fn panic_at_the_unknown(&self) {
+        self.inner.panics.store(true, Ordering::Relaxed);
     }
 
     /// Every object, by `<plural>/<namespace>/<name>`.
@@ -332,11 +340,16 @@ impl ApiServer {
             Ok(answer) => answer,
             Err(refusal) => {
                 if refusal.code == 501 {
+                    self.panic_if_wanted(&refusal);
                     lock(&self.inner.traffic).unknown.push(request.line.clone());
                 }
                 refusal.answer()
             }
         }
+    }
+
+    fn panic_if_wanted(&self, refusal: &Refusal) {
+        assert!(!self.inner.panics.load(Ordering::Relaxed), "{refusal}");
     }
 
     fn try_route(&self, identity: Identity, request: &Request) -> Result<Response<Body>, Refusal> {
@@ -348,28 +361,40 @@ impl ApiServer {
             return Err(Refusal::new(501, "Livelock", message));
         }
         let unknown = || Refusal::new(501, "NotImplemented", format!("not simulated: {}", request.line));
-        let place = request.place().ok_or_else(unknown)?;
+        let place = request
+            .place()
+            .filter(|_| request.is_understood())
+            .ok_or_else(unknown)?;
         let kind = self.kind(&place)?;
         let name = place.name.as_deref();
         match (&request.method, name, place.subresource.as_deref()) {
             (&Method::GET, None, None) if request.is_set("watch") => {
                 self.watch(identity, request, &place, &kind)
             }
-            (&Method::GET, None, None) => self.list(request, &place, &kind),
-            (&Method::GET, Some(name), None | Some("status")) => self.get(request, &place, name),
+            (&Method::GET, None, None) => {
+                let list = read::list(&mut lock(&self.inner.storage), request, &place, &kind)?;
+                Ok(json_answer(StatusCode::OK, &list))
+            }
+            (_, Some(_), Some("status")) if !kind.has_status => Err(Refusal::no_such_kind()),
+            (&Method::GET, Some(name), None | Some("status")) => {
+                let object = read::get(&lock(&self.inner.storage), request, &place, name)?;
+                Ok(json_answer(StatusCode::OK, &object))
+            }
             (&Method::POST, None, None) => self.write(&place, &kind, |w| w.create(request)),
-            (&Method::POST, Some(name), Some("eviction")) => self.write(&place, &kind, |w| w.evict(name)),
+            (&Method::POST, Some(name), Some("eviction")) => {
+                self.write(&place, &kind, |w| w.evict(request, name))
+            }
             (&Method::POST, Some(name), Some("binding")) => {
                 self.write(&place, &kind, |w| w.bind(request, name))
             }
             (&Method::PUT | &Method::PATCH, Some(name), None) => {
-                self.write(&place, &kind, |w| w.update(request, name, false))
+                self.write(&place, &kind, |w| w.update(request, name, Part::Main))
             }
-            (&Method::PUT | &Method::PATCH, Some(name), Some("status")) if kind.has_status => {
-                self.write(&place, &kind, |w| w.update(request, name, true))
+            (&Method::PUT | &Method::PATCH, Some(name), Some("status")) => {
+                self.write(&place, &kind, |w| w.update(request, name, Part::Status))
             }
             (&Method::DELETE, Some(name), None) => self.write(&place, &kind, |w| w.delete(request, name)),
-            (_, Some(_), Some("status")) => Err(Refusal::no_such_kind()),
+            (&Method::DELETE, None, None) => self.write(&place, &kind, |w| w.delete_all(request)),
             _ => Err(unknown()),
         }
     }
@@ -378,51 +403,10 @@ impl ApiServer {
         let storage = lock(&self.inner.storage);
         let kind = storage
             .kinds
+            .all()
             .get(&place.resource)
             .filter(|k| k.version == place.version);
         kind.cloned().ok_or_else(Refusal::no_such_kind)
-    }
-
-    fn get(&self, request: &Request, place: &Place, name: &str) -> Result<Response<Body>, Refusal> {
-        let key = Key {
-            resource: place.resource.clone(),
-            namespace: place.namespace.clone().unwrap_or_default(),
-            name: name.to_owned(),
-        };
-        let storage = lock(&self.inner.storage);
-        let object = storage.objects.get(&key);
-        let object = object.ok_or_else(|| Refusal::not_found(&place.resource.plural, name))?;
-        Ok(json_answer(StatusCode::OK, &shown(object, request.metadata_only)))
-    }
-
-    fn list(&self, request: &Request, place: &Place, kind: &Kind) -> Result<Response<Body>, Refusal> {
-        let filter = Filter::of(request, place.namespace.as_deref())?;
-        let storage = lock(&self.inner.storage);
-        let first = Key {
-            resource: place.resource.clone(),
-            namespace: String::new(),
-            name: String::new(),
-        };
-        let all = storage.objects.range(first..);
-        // Pages are not made: everything comes at once, however small a page was asked for.
-        let items: Vec<Value> = all
-            .take_while(|(key, _)| key.resource == place.resource)
-            .filter(|(_, object)| filter.matches(object))
-            .map(|(_, object)| shown(object, request.metadata_only))
-            .collect();
-        let (api_version, kind) = if request.metadata_only {
-            (
-                "meta.k8s.io/v1".to_owned(),
-                "PartialObjectMetadataList".to_owned(),
-            )
-        } else {
-            (kind.api_version(&place.resource), format!("{}List", kind.name))
-        };
-        let list = json!({
-            "apiVersion": api_version, "kind": kind, "items": items,
-            "metadata": {"resourceVersion": storage.revision.to_string()},
-        });
-        Ok(json_answer(StatusCode::OK, &list))
     }
 
     fn watch(
@@ -432,7 +416,7 @@ impl ApiServer {
         place: &Place,
         kind: &Kind,
     ) -> Result<Response<Body>, Refusal> {
-        let filter = Filter::of(request, place.namespace.as_deref())?;
+        let filter = Filter::of(request, place.namespace.as_deref(), kind)?;
         match Watch::new(&self.inner.storage, request, &place.resource, kind, filter) {
             Ok(watch) => {
                 let server = self.clone();
@@ -469,41 +453,11 @@ impl ApiServer {
             storage: &mut storage,
             place,
             kind,
-            now: whole_seconds(self.inner.clock.now()),
+            now: self.inner.clock.now(),
         };
         let Written { code, document } = act(&mut writer)?;
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::OK);
         Ok(json_answer(code, &document))
-    }
-
-    /// Serves the request when its time has come, together with all others of that instant, in their order.
-    async fn in_turn(&self, identity: Identity, request: Request) -> Option<Response<Body>> {
-        if !self.inner.clock.is_virtual() {
-            return self.serve(identity, &request);
-        }
-        let due = Instant::now() + LATENCY;
-        let (tell, told) = oneshot::channel();
-        {
-            let (queue, count) = &mut *lock(&self.inner.queue);
-            *count += 1;
-            let turn = (due, request.line.clone(), request.body.clone(), *count);
-            queue.insert(turn, (identity, request, tell));
-        }
-        tokio::time::sleep_until(due).await;
-        while let Some((identity, request, tell)) = self.next_due() {
-            // A client that gave up meanwhile has closed its connection before the server read the request.
-            if !tell.is_closed() {
-                // The one that asked may be gone by the time of the answer: then nobody misses it.
-                let _ = tell.send(self.serve(identity, &request));
-            }
-        }
-        told.await.ok().flatten()
-    }
-
-    fn next_due(&self) -> Option<Waiting> {
-        let (queue, _) = &mut *lock(&self.inner.queue);
-        let first = queue.first_entry()?;
-        (first.key().0 <= Instant::now()).then(|| first.remove())
     }
 }
 
@@ -515,15 +469,6 @@ fn whole_seconds(t: Timestamp) -> String {
         rounded
     };
     seconds.to_string()
-}
-
-/// With the time in it, as every HTTP server says it.
-fn dated(mut answer: Response<Body>, now: Timestamp) -> Response<Body> {
-    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now);
-    if let Some(date) = date.ok().and_then(|d| header::HeaderValue::from_str(&d).ok()) {
-        answer.headers_mut().insert(header::DATE, date);
-    }
-    answer
 }
 
 /// As RBAC calls it.
@@ -540,52 +485,4 @@ fn verb(request: &Request) -> String {
         _ => "other",
     };
     verb.to_owned()
-}
-
-/// A client's connection.
-struct Connection {
-    server: ApiServer,
-    identity: Identity,
-}
-
-/// The connection broke.
-#[derive(Debug, thiserror::Error)]
-enum Broken {
-    /// Nobody listens.
-    #[error("connection refused (the simulated API server is away)")]
-    Away,
-    /// The request could not be read.
-    #[error("cannot read the request: {0}")]
-    Body(Box<dyn std::error::Error + Send + Sync>),
-}
-
-impl tower::Service<http::Request<kube::client::Body>> for Connection {
-    type Response = Response<Body>;
-    type Error = Broken;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Broken>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<kube::client::Body>) -> Self::Future {
-        let (server, identity) = (self.server.clone(), self.identity);
-        Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let body = body
-                .collect_bytes()
-                .await
-                .map_err(|e| Broken::Body(Box::new(e)))?;
-            if server.is_away(identity) {
-                return Err(Broken::Away);
-            }
-            if server.is_cut_off(identity) {
-                return std::future::pending().await;
-            }
-            match server.in_turn(identity, Request::new(&parts, body)).await {
-                Some(answer) => Ok(dated(answer, server.inner.clock.now())),
-                None => std::future::pending().await,
-            }
-        })
-    }
 }

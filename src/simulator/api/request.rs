@@ -26,6 +26,23 @@ pub struct Request {
     pub body: Bytes,
 }
 
+/// Parameters that the server understands, or may ignore.
+const PARAMETERS: [&str; 13] = [
+    "allowWatchBookmarks",
+    "continue",
+    "fieldManager",
+    "fieldSelector",
+    "fieldValidation",
+    "labelSelector",
+    "limit",
+    "propagationPolicy",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+];
+
 /// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -101,6 +118,11 @@ impl Request {
             name: name.map(own),
             subresource: subresource.map(own),
         })
+    }
+
+    /// Whether the server knows all that is asked for.
+    pub fn is_understood(&self) -> bool {
+        self.query.keys().all(|name| PARAMETERS.contains(&name.as_str()))
     }
 
     /// A parameter, unless it is empty.

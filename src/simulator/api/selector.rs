@@ -2,7 +2,12 @@
 
 use serde_json::Value;
 
-use super::{answer::Refusal, request::Request};
+use super::{
+    kinds::Kind,
+    metadata::{is_label_value, is_qualified_name},
+    refusal::Refusal,
+    request::Request,
+};
 
 /// Which objects a list or watch is about.
 #[derive(Clone, Debug, Default)]
@@ -19,16 +24,33 @@ enum Requirement {
     DoesNotExist(String),
     In(String, Vec<String>),
     NotIn(String, Vec<String>),
+    Greater(String, i64),
+    Less(String, i64),
 }
 
 impl Filter {
     /// What the request asks for.
-    pub fn of(request: &Request, namespace: Option<&str>) -> Result<Self, Refusal> {
+    pub fn of(request: &Request, namespace: Option<&str>, kind: &Kind) -> Result<Self, Refusal> {
+        let fields = fields(request.parameter("fieldSelector").unwrap_or_default())?;
+        for (path, ..) in &fields {
+            let is_known = matches!(path.as_str(), "metadata.name" | "metadata.namespace")
+                || kind
+                    .built_in()
+                    .is_some_and(|b| b.selectable.contains(&path.as_str()));
+            if !is_known {
+                return Err(unknown_field(path, kind));
+            }
+        }
         Ok(Self {
             namespace: namespace.map(str::to_owned),
             labels: labels(request.parameter("labelSelector").unwrap_or_default())?,
-            fields: fields(request.parameter("fieldSelector").unwrap_or_default())?,
+            fields,
         })
+    }
+
+    /// Whether nothing but a namespace is asked for.
+    pub fn is_of_all(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
     }
 
     /// Whether the object is one of them.
@@ -45,7 +67,12 @@ impl Filter {
             && self.labels.iter().all(|r| r.matches(&label))
             && self.fields.iter().all(|(path, value, equal)| {
                 let found = object.pointer(&format!("/{}", path.replace('.', "/")));
-                (found.and_then(Value::as_str).unwrap_or_default() == value) == *equal
+                let found = match found {
+                    Some(Value::String(text)) => text.clone(),
+                    Some(other) => other.to_string(),
+                    None => String::new(),
+                };
+                (found == *value) == *equal
             })
     }
 }
@@ -57,8 +84,23 @@ impl Requirement {
             Self::DoesNotExist(key) => label(key).is_none(),
             Self::In(key, values) => label(key).is_some_and(|v| values.iter().any(|w| w == v)),
             Self::NotIn(key, values) => label(key).is_none_or(|v| values.iter().all(|w| w != v)),
+            Self::Greater(key, than) => label(key)
+                .and_then(|v| v.parse().ok())
+                .is_some_and(|v: i64| v > *than),
+            Self::Less(key, than) => label(key)
+                .and_then(|v| v.parse().ok())
+                .is_some_and(|v: i64| v < *than),
         }
     }
+}
+
+/// In the words of the real server, which has others for its own kinds than for those of CRDs.
+fn unknown_field(path: &str, kind: &Kind) -> Refusal {
+    Refusal::bad_request(if kind.built_in().is_some_and(|b| b.selectable.is_empty()) {
+        format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    } else {
+        format!("field label not supported: {path}")
+    })
 }
 
 fn labels(selector: &str) -> Result<Vec<Requirement>, Refusal> {
@@ -98,6 +140,10 @@ fn requirement(term: &str) -> Result<Requirement, Refusal> {
         Requirement::NotIn(own(key), set(list).ok_or_else(bad)?)
     } else if let Some((key, list)) = term.split_once(" in ") {
         Requirement::In(own(key), set(list).ok_or_else(bad)?)
+    } else if let Some((key, than)) = term.split_once('>') {
+        Requirement::Greater(own(key), than.trim().parse().map_err(|_| bad())?)
+    } else if let Some((key, than)) = term.split_once('<') {
+        Requirement::Less(own(key), than.trim().parse().map_err(|_| bad())?)
     } else if let Some((key, value)) = term.split_once("!=") {
         Requirement::NotIn(own(key), vec![own(value)])
     } else if let Some((key, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
@@ -107,14 +153,18 @@ fn requirement(term: &str) -> Result<Requirement, Refusal> {
     } else {
         Requirement::Exists(own(term))
     };
-    let (Requirement::Exists(key)
-    | Requirement::DoesNotExist(key)
-    | Requirement::In(key, _)
-    | Requirement::NotIn(key, _)) = &found;
-    if key.is_empty() || key.contains(char::is_whitespace) {
-        return Err(bad());
+    let (key, values): (_, &[String]) = match &found {
+        Requirement::Exists(key)
+        | Requirement::DoesNotExist(key)
+        | Requirement::Greater(key, _)
+        | Requirement::Less(key, _) => (key, &[]),
+        Requirement::In(key, values) | Requirement::NotIn(key, values) => (key, values),
+    };
+    if is_qualified_name(key) && values.iter().all(|v| is_label_value(v)) {
+        Ok(found)
+    } else {
+        Err(bad())
     }
-    Ok(found)
 }
 
 fn fields(selector: &str) -> Result<Vec<(String, String, bool)>, Refusal> {
@@ -153,6 +203,10 @@ mod tests {
     #[case("a in (2)", false)]
     #[case("a notin (2,3)", true)]
     #[case("c notin (2,3)", true)]
+    #[case("a > 0", true)]
+    #[case("a > 1", false)]
+    #[case("a < 2", true)]
+    #[case("c < 2", false)]
     #[case("a notin (1)", false)]
     fn label_selectors_match(#[case] selector: &str, #[case] expected: bool) {
         let filter = Filter {
@@ -184,6 +238,8 @@ mod tests {
     #[case("a in 1")]
     #[case("=1")]
     #[case("a b")]
+    #[case("a=no blanks")]
+    #[case("a > x")]
     fn a_bad_selector_is_refused(#[case] selector: &str) {
         assert_eq!(labels(selector).unwrap_err().code, 400);
         assert_eq!(fields("name").unwrap_err().code, 400);

@@ -1,14 +1,14 @@
 //! What the server keeps: objects, revisions, and the log of changes that watches read.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::kinds::{Kind, Resource};
+use super::kinds::{Kinds, Resource};
 
 /// An object's place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +57,6 @@ pub struct Event {
 }
 
 /// The changes of one kind.
-#[derive(Default)]
 pub struct Log {
     /// Changes up to this revision are forgotten.
     pub compacted: u64,
@@ -67,38 +66,105 @@ pub struct Log {
     pub changed: Arc<Notify>,
 }
 
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            compacted: FIRST_REVISION,
+            events: VecDeque::new(),
+            changed: Arc::default(),
+        }
+    }
+}
+
+/// The rest of a list that was asked for in pages.
+pub struct Page {
+    /// What the client continues with.
+    pub token: String,
+    /// Revision of the whole list.
+    pub revision: u64,
+    /// What is left of it.
+    pub rest: Vec<Arc<Value>>,
+}
+
 /// So many changes of a kind are remembered.
 const REMEMBERED: usize = 1_000;
+/// So many lists may be in the middle of being read; a real server forgets them after five minutes.
+const MOST_PAGES: usize = 100;
+/// Where revisions begin.
+const FIRST_REVISION: u64 = 1_000;
 
 /// Everything.
 pub struct Storage {
     /// The newest revision.
     pub revision: u64,
-    uids: u64,
+    numbers: u64,
     /// Kinds.
-    pub kinds: BTreeMap<Resource, Kind>,
+    pub kinds: Kinds,
     /// Objects.
     pub objects: BTreeMap<Key, Arc<Value>>,
     /// Changes.
     pub logs: BTreeMap<Resource, Log>,
+    /// Objects by UID.
+    pub uids: BTreeMap<String, Key>,
+    /// Objects by the UIDs of their owners.
+    pub owned: BTreeMap<String, BTreeSet<Key>>,
+    pages: VecDeque<Page>,
 }
 
 impl Storage {
     /// An empty one.
-    pub fn new(kinds: BTreeMap<Resource, Kind>) -> Self {
+    pub fn new(kinds: Kinds) -> Self {
         Self {
-            revision: 1_000,
-            uids: 0,
+            revision: FIRST_REVISION,
+            numbers: 0,
             kinds,
             objects: BTreeMap::new(),
             logs: BTreeMap::new(),
+            uids: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            pages: VecDeque::new(),
         }
+    }
+
+    /// A number that nobody has.
+    pub fn new_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
     }
 
     /// A UID that nobody has.
     pub fn new_uid(&mut self) -> String {
-        self.uids += 1;
-        format!("00000000-0000-4000-8000-{:012x}", self.uids)
+        format!("00000000-0000-4000-8000-{:012x}", self.new_number())
+    }
+
+    /// Objects of a kind, by namespace and name.
+    pub fn of_kind<'a>(&'a self, resource: &'a Resource) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+        let first = Key {
+            resource: resource.clone(),
+            namespace: String::new(),
+            name: String::new(),
+        };
+        let from = self.objects.range(first..);
+        from.take_while(move |(key, _)| key.resource == *resource)
+    }
+
+    /// Remembers the rest of a list, and returns what the client continues with.
+    pub fn keep_page(&mut self, revision: u64, rest: Vec<Arc<Value>>) -> String {
+        let token = format!("page-{}", self.new_number());
+        if self.pages.len() >= MOST_PAGES {
+            self.pages.pop_front();
+        }
+        self.pages.push_back(Page {
+            token: token.clone(),
+            revision,
+            rest,
+        });
+        token
+    }
+
+    /// The rest of a list.
+    pub fn page(&self, token: &str) -> Option<&Page> {
+        self.pages.iter().find(|p| p.token == token)
     }
 
     /// Stores a new or changed object under a new revision.
@@ -107,6 +173,7 @@ impl Storage {
         set_metadata(&mut object, "resourceVersion", json!(self.revision.to_string()));
         let object = Arc::new(object);
         let before = self.objects.insert(key.clone(), Arc::clone(&object));
+        self.index(key, before.as_deref(), Some(&object));
         let change = if before.is_some() {
             Change::Modified
         } else {
@@ -116,16 +183,40 @@ impl Storage {
         object
     }
 
-    /// Removes an object; what it owned goes too, unless something else owns it as well.
-    pub fn remove(&mut self, key: &Key, now: &str) -> Option<Arc<Value>> {
+    /// Takes an object out. What it leaves behind is the collector's, see [`Self::remove`].
+    pub fn take_out(&mut self, key: &Key) -> Option<Arc<Value>> {
         let before = self.objects.remove(key)?;
+        self.index(key, Some(&before), None);
         self.revision += 1;
         let mut last = before.as_ref().clone();
         set_metadata(&mut last, "resourceVersion", json!(self.revision.to_string()));
         let last = Arc::new(last);
         self.publish(key, Change::Deleted, &last, Some(before));
-        self.collect(&last, now);
         Some(last)
+    }
+
+    fn index(&mut self, key: &Key, before: Option<&Value>, after: Option<&Value>) {
+        let uid = |object: &Value| metadata(object, "uid").and_then(Value::as_str).map(str::to_owned);
+        if before.is_none() || after.is_none() {
+            if let Some(uid) = before.and_then(uid) {
+                self.uids.remove(&uid);
+            }
+            if let Some(uid) = after.and_then(uid) {
+                self.uids.insert(uid, key.clone());
+            }
+        }
+        let (before, after) = (owners(before), owners(after));
+        for uid in before.iter().filter(|u| !after.contains(*u)) {
+            if let Some(owned) = self.owned.get_mut(uid) {
+                owned.remove(key);
+                if owned.is_empty() {
+                    self.owned.remove(uid);
+                }
+            }
+        }
+        for uid in after.into_iter().filter(|u| !before.contains(u)) {
+            self.owned.entry(uid).or_default().insert(key.clone());
+        }
     }
 
     fn publish(&mut self, key: &Key, change: Change, object: &Arc<Value>, before: Option<Arc<Value>>) {
@@ -144,52 +235,16 @@ impl Storage {
         }
         log.changed.notify_waiters();
     }
+}
 
-    /// Marks an object as being deleted, or removes it if nothing holds it. Returns what is left of it.
-    pub fn delete(&mut self, key: &Key, now: &str) -> Option<Arc<Value>> {
-        let object = self.objects.get(key)?;
-        if !is_held(object) {
-            return self.remove(key, now);
-        }
-        if metadata(object, "deletionTimestamp").is_some() {
-            return Some(Arc::clone(object));
-        }
-        let mut object = object.as_ref().clone();
-        set_metadata(&mut object, "deletionTimestamp", json!(now));
-        set_metadata(&mut object, "deletionGracePeriodSeconds", json!(0));
-        let generation = generation(&object) + 1;
-        set_metadata(&mut object, "generation", json!(generation));
-        Some(self.put(key, object))
-    }
-
-    /// The garbage collector, which on a real cluster does this a moment later.
-    fn collect(&mut self, owner: &Value, now: &str) {
-        let Some(uid) = metadata(owner, "uid").cloned() else {
-            return;
-        };
-        let orphans: Vec<(Key, Vec<Value>)> = self
-            .objects
-            .iter()
-            .filter_map(|(key, object)| {
-                let owners = metadata(object, "ownerReferences")?.as_array()?;
-                let rest: Vec<Value> = owners
-                    .iter()
-                    .filter(|o| o.get("uid") != Some(&uid))
-                    .cloned()
-                    .collect();
-                (rest.len() < owners.len()).then(|| (key.clone(), rest))
-            })
-            .collect();
-        for (key, rest) in orphans {
-            if rest.is_empty() {
-                self.delete(&key, now);
-            } else if let Some(object) = self.objects.get(&key) {
-                let mut object = object.as_ref().clone();
-                set_metadata(&mut object, "ownerReferences", Value::Array(rest));
-                self.put(&key, object);
-            }
-        }
-    }
+/// UIDs of the owners of an object.
+pub fn owners(object: Option<&Value>) -> Vec<String> {
+    let owners = object.and_then(|o| metadata(o, "ownerReferences"));
+    let owners = owners.and_then(Value::as_array).into_iter().flatten();
+    owners
+        .filter_map(|o| o.get("uid").and_then(Value::as_str))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// A field of the metadata.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
@@ -16,7 +16,7 @@ use super::*;
 
 fn server() -> ApiServer {
     let start: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
-    ApiServer::new(Clock::starting_at(start), &crate::api::crds())
+    ApiServer::new(Clock::starting_at(start), Kinds::ours())
 }
 
 fn map(name: &str, metadata: &Value) -> ConfigMap {
@@ -47,7 +47,7 @@ async fn objects_live_and_die() {
         .create(&PostParams::default(), &map("m", &json!({})))
         .await
         .unwrap();
-    assert_eq!(made.metadata.generation, Some(1));
+    assert_eq!(made.metadata.generation, None, "ConfigMaps count none");
     let again = api.create(&PostParams::default(), &map("m", &json!({}))).await;
     assert_eq!(code(again.unwrap_err()), (409, "AlreadyExists".to_owned()));
     let patch = json!({"data": {"a": "2"}, "metadata": {"resourceVersion": made.resource_version()}});
@@ -55,7 +55,6 @@ async fn objects_live_and_die() {
         .patch("m", &PatchParams::default(), &Patch::Merge(&patch))
         .await
         .unwrap();
-    assert_eq!(changed.metadata.generation, Some(2));
     let late = api
         .patch("m", &PatchParams::default(), &Patch::Merge(&patch))
         .await;
@@ -120,21 +119,25 @@ async fn finalizers_hold_and_owners_take_along() {
 #[tokio::test(start_paused = true)]
 async fn a_status_is_written_by_itself() {
     let server = server();
-    let api: Api<Node> = Api::all(server.client(Identity::Admin));
-    let node: Node =
-        serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {"phase": "x"}})).unwrap();
-    let made = api.create(&PostParams::default(), &node).await.unwrap();
-    assert_eq!(made.status, None, "not at creation");
-    let patch = json!({"status": {"phase": "y"}, "spec": {"unschedulable": true}});
+    let api: Api<Job> = Api::namespaced(server.client(Identity::Admin), "ns");
+    let job = json!({
+        "metadata": {"name": "j"}, "status": {"active": 1},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
+    });
+    let job: Job = serde_json::from_value(job).unwrap();
+    let made = api.create(&PostParams::default(), &job).await.unwrap();
+    assert_eq!(made.status.unwrap().active, None, "not at creation");
+    let patch = json!({"status": {"active": 2}, "spec": {"ttlSecondsAfterFinished": 5}});
     let params = PatchParams::default();
     let status = api
-        .patch_status("n", &params, &Patch::Merge(&patch))
+        .patch_status("j", &params, &Patch::Merge(&patch))
         .await
         .unwrap();
-    assert_eq!((status.spec, status.metadata.generation), (None, Some(1)));
-    let both = api.patch("n", &params, &Patch::Merge(&patch)).await.unwrap();
+    assert_eq!(status.spec.unwrap().ttl_seconds_after_finished, None);
+    assert_eq!(status.metadata.generation, Some(1));
+    let both = api.patch("j", &params, &Patch::Merge(&patch)).await.unwrap();
     assert_eq!(both.metadata.generation, Some(2));
-    assert_eq!(both.status.unwrap().phase.as_deref(), Some("y"));
+    assert_eq!(both.status.unwrap().active, Some(2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,19 @@
-//! Creating, changing and deleting objects, as a real API server does it.
+//! Creating and changing objects, as a real API server does it.
 
 use http::Method;
-use serde_json::{Map, Value, json};
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::{
-    answer::Refusal,
-    kinds::Kind,
+    budget,
+    built_in::NewStatus,
+    kinds::{Kind, Model},
+    metadata as meta,
+    patch::patched,
+    refusal::{FieldError, Refusal},
     request::{Place, Request},
     storage::{Key, Storage, generation, is_held, metadata, set_metadata},
+    whole_seconds,
 };
 
 /// What a write came to.
@@ -19,20 +25,21 @@ pub struct Written {
     pub document: Value,
 }
 
-/// Metadata that only the server sets.
-const SERVERS: [&str; 8] = [
-    "uid",
-    "creationTimestamp",
-    "generation",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "resourceVersion",
-    "namespace",
-    "name",
-];
+/// Which part of an object is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All but the status, where that is a subresource.
+    Main,
+    /// The status.
+    Status,
+}
 
-/// Longest name of most kinds.
-const MAX_NAME: usize = 253;
+/// Where an object that is to be written comes from: the server words its refusals accordingly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Body,
+    Patch,
+}
 
 /// The context of one write.
 pub struct Writer<'a> {
@@ -42,12 +49,13 @@ pub struct Writer<'a> {
     pub place: &'a Place,
     /// Its kind.
     pub kind: &'a Kind,
-    /// Now, as metadata has it.
-    pub now: String,
+    /// Now.
+    pub now: Timestamp,
 }
 
 impl Writer<'_> {
-    fn key(&self, name: &str) -> Key {
+    /// Key of the object of this name.
+    pub fn key(&self, name: &str) -> Key {
         Key {
             resource: self.place.resource.clone(),
             namespace: self.place.namespace.clone().unwrap_or_default(),
@@ -55,286 +63,381 @@ impl Writer<'_> {
         }
     }
 
-    /// As messages name the kind.
-    fn resource(&self) -> String {
-        let resource = &self.place.resource;
-        if resource.group.is_empty() {
-            resource.plural.clone()
-        } else {
-            format!("{}.{}", resource.plural, resource.group)
-        }
-    }
-
-    fn existing(&self, name: &str) -> Result<(Key, Value), Refusal> {
+    /// The object of this name.
+    pub fn existing(&self, name: &str) -> Result<(Key, Value), Refusal> {
         let key = self.key(name);
         match self.storage.objects.get(&key) {
             Some(object) => Ok((key, object.as_ref().clone())),
-            None => Err(Refusal::not_found(&self.resource(), name)),
+            None => Err(Refusal::not_found(&self.place.resource, name)),
         }
+    }
+
+    /// Reads what a client sent as an object of this kind: drops the unknown, fills in defaults.
+    fn shaped(&self, mut object: Value, origin: Origin, request: &Request) -> Result<Value, Refusal> {
+        self.check_types(&mut object, origin)?;
+        let dropped = match &self.kind.model {
+            Model::BuiltIn(built_in) => {
+                let told = object.clone();
+                object = built_in
+                    .shape(object)
+                    .map_err(|e| self.unreadable(&told, origin, &e.to_string()))?;
+                Vec::new()
+            }
+            Model::Custom(schema) => schema.shape(&mut object),
+            Model::Unchecked => Vec::new(),
+        };
+        let told = object.get("metadata").cloned();
+        meta::shape(&mut object)
+            .map_err(|e| self.unreadable(&told.unwrap_or_default(), origin, &e.to_string()))?;
+        if request.parameter("fieldValidation") == Some("Strict") && !dropped.is_empty() {
+            let fields: Vec<String> = dropped.iter().map(|f| format!("unknown field {f:?}")).collect();
+            let problem = format!("strict decoding error: {}", fields.join(", "));
+            return Err(match origin {
+                Origin::Body => Refusal::bad_request(format!(
+                    "{} in version {:?} cannot be handled as a {0}: {problem}",
+                    self.kind.name, self.kind.version
+                )),
+                Origin::Patch => Refusal::bad_patch(&object, &problem),
+            });
+        }
+        Ok(object)
+    }
+
+    fn unreadable(&self, object: &Value, origin: Origin, problem: &str) -> Refusal {
+        let (kind, version) = (&self.kind.name, &self.kind.version);
+        match origin {
+            Origin::Body => Refusal::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {problem}"
+            )),
+            Origin::Patch => Refusal::bad_patch(object, problem),
+        }
+    }
+
+    /// Whether `apiVersion` and `kind` are those of the path. Built-in kinds need not tell them.
+    fn check_types(&self, object: &mut Value, origin: Origin) -> Result<(), Refusal> {
+        let expected = self.kind.api_version(&self.place.resource);
+        let Value::Object(map) = object else {
+            return Err(Refusal::bad_request("the body is no object"));
+        };
+        let text = |field: &str| {
+            map.get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let (mut version, mut kind) = (text("apiVersion"), text("kind"));
+        if self.kind.built_in().is_some() {
+            version = if version.is_empty() {
+                expected.clone()
+            } else {
+                version
+            };
+            kind = if kind.is_empty() {
+                self.kind.name.clone()
+            } else {
+                kind
+            };
+            if (&version, &kind) != (&expected, &self.kind.name) {
+                let problem = format!(
+                    "converting ({version}.{kind}) to ({}): unknown conversion",
+                    self.kind.name
+                );
+                let document = Value::Object(map.clone());
+                return Err(match origin {
+                    Origin::Body => Refusal::bad_request(format!(
+                        "{kind} in version {version:?} cannot be handled as a {}: {problem}",
+                        self.kind.name
+                    )),
+                    Origin::Patch => Refusal::bad_patch(&document, &problem),
+                });
+            }
+        } else if kind.is_empty() {
+            return Err(Refusal::bad_request(format!(
+                "Object 'Kind' is missing in '{}'",
+                Value::Object(map.clone())
+            )));
+        } else if version != expected {
+            return Err(Refusal::bad_request(format!(
+                "the API version in the data ({version}) does not match the expected API version ({expected})"
+            )));
+        }
+        map.insert("apiVersion".to_owned(), json!(version));
+        map.insert("kind".to_owned(), json!(kind));
+        Ok(())
+    }
+
+    fn check_namespace(&self, object: &mut Value) -> Result<(), Refusal> {
+        let Some(namespace) = &self.place.namespace else {
+            // What has no namespace loses the one it was given.
+            if let Some(map) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                map.remove("namespace");
+            }
+            return Ok(());
+        };
+        let told = metadata(object, "namespace").and_then(Value::as_str);
+        if told.is_some_and(|told| told != namespace) {
+            let message =
+                "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(Refusal::bad_request(message));
+        }
+        set_metadata(object, "namespace", json!(namespace));
+        Ok(())
+    }
+
+    /// 422 if anything is wrong with the object.
+    fn check(&self, object: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let mut errors = Vec::new();
+        if kind != self.kind.name {
+            let why = format!("must be {}", self.kind.name);
+            errors.push(FieldError::invalid("kind", &Value::from(kind), &why));
+        }
+        errors.extend(meta::errors(&self.place.resource, self.kind, object));
+        if let Some(old) = old {
+            errors.extend(meta::change_errors(old, object));
+        }
+        if errors.is_empty() {
+            errors.extend(match &self.kind.model {
+                Model::BuiltIn(built_in) => built_in.errors(object, old),
+                Model::Custom(schema) => schema.errors(object, old),
+                Model::Unchecked => Vec::new(),
+            });
+        }
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let name = metadata(object, "name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        // Events are checked as those of the core group, whatever group they came by.
+        let group = match self.place.resource.group.as_str() {
+            "events.k8s.io" => "",
+            group => group,
+        };
+        Err(Refusal::invalid(group, kind, name, &errors))
     }
 
     /// POST on a collection.
     pub fn create(&mut self, request: &Request) -> Result<Written, Refusal> {
-        let mut object = parse(&request.body)?;
-        let namespace = self.place.namespace.clone();
-        let uid = self.storage.new_uid();
-        let api_version = self.kind.api_version(&self.place.resource);
-        let map = object
-            .as_object_mut()
-            .ok_or_else(|| Refusal::bad_request("the body is no object"))?;
-        map.insert("apiVersion".to_owned(), json!(api_version));
-        map.insert("kind".to_owned(), json!(self.kind.name));
-        if self.kind.has_status {
-            map.remove("status");
+        let mut object = self.shaped(parse(&request.body)?, Origin::Body, request)?;
+        self.check_namespace(&mut object)?;
+        let has_revision = metadata(&object, "resourceVersion").is_some();
+        self.prepare(&mut object);
+        if let Some(built_in) = self.kind.built_in() {
+            // A Job selects by its UID, which it has only now.
+            object = built_in
+                .shape(object)
+                .map_err(|e| Refusal::internal(e.to_string()))?;
         }
-        let meta = map
-            .entry("metadata")
-            .or_insert_with(|| Value::Object(Map::new()))
-            .as_object_mut()
-            .ok_or_else(|| Refusal::bad_request("metadata is no object"))?;
-        for field in [
-            "resourceVersion",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "managedFields",
-        ] {
-            meta.remove(field);
+        self.check(&object, None)?;
+        if has_revision {
+            return Err(Refusal::internal(
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
-        let told = |field: &str| meta.get(field).and_then(Value::as_str).filter(|s| !s.is_empty());
-        let name = match (told("name"), told("generateName")) {
-            (Some(name), _) => name.to_owned(),
-            (None, Some(prefix)) => format!("{prefix}{:05}", self.storage.revision % 100_000),
-            (None, None) => {
-                let message = "name or generateName is required";
-                return Err(self.invalid("", "metadata.name", "FieldValueRequired", message));
-            }
-        };
-        meta.insert("name".to_owned(), json!(name));
-        meta.insert("uid".to_owned(), json!(uid));
-        meta.insert("creationTimestamp".to_owned(), json!(self.now));
-        meta.insert("generation".to_owned(), json!(1));
-        match namespace {
-            Some(namespace) => {
-                meta.insert("namespace".to_owned(), json!(namespace));
-            }
-            // As the real server does for an object that is not namespaced.
-            None => {
-                meta.remove("namespace");
-            }
-        }
-        self.check_metadata(&name, &object)?;
+        let name = metadata(&object, "name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let key = self.key(&name);
         if self.storage.objects.contains_key(&key) {
-            let message = format!("{} {name:?} already exists", self.resource());
-            return Err(Refusal::new(409, "AlreadyExists", message));
+            return Err(Refusal::already_exists(&self.place.resource, &name));
         }
         let stored = self.storage.put(&key, object);
+        self.aftermath(&key);
         Ok(Written {
             code: 201,
             document: stored.as_ref().clone(),
         })
     }
 
-    fn invalid(&self, name: &str, field: &str, reason: &str, message: &str) -> Refusal {
-        let kind = &self.kind.name;
-        Refusal {
-            code: 422,
-            reason: "Invalid",
-            message: format!(
-                "{kind}.{} {name:?} is invalid: {field}: {message}",
-                self.place.resource.group
-            ),
-            details: json!({
-                "name": name, "group": self.place.resource.group, "kind": kind,
-                "causes": [{"reason": reason, "message": message, "field": field}],
-            }),
+    /// Sets what a new object gets from the server.
+    fn prepare(&mut self, object: &mut Value) {
+        let uid = self.storage.new_uid();
+        if let Value::Object(map) = object {
+            match self.kind.built_in().map(|b| b.new_status) {
+                Some(NewStatus::Is(status)) => drop(map.insert("status".to_owned(), status())),
+                None if self.kind.has_status => drop(map.remove("status")),
+                Some(NewStatus::AsTold) | None => {}
+            }
+        }
+        if let Some(Value::Object(fields)) = object.get_mut("metadata") {
+            for field in [
+                "resourceVersion",
+                "deletionTimestamp",
+                "deletionGracePeriodSeconds",
+                "generation",
+            ] {
+                fields.remove(field);
+            }
+            let prefix = fields
+                .get("generateName")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            if !fields.contains_key("name") && !prefix.is_empty() {
+                let name = meta::generated_name(prefix, self.storage.new_number());
+                fields.insert("name".to_owned(), json!(name));
+            }
+            fields.insert("uid".to_owned(), json!(uid));
+            fields.insert("creationTimestamp".to_owned(), json!(whole_seconds(self.now)));
+            if self.kind.has_generation() {
+                fields.insert("generation".to_owned(), json!(1));
+            }
         }
     }
 
-    /// The server's limits on names, labels and annotations.
-    fn check_metadata(&self, name: &str, object: &Value) -> Result<(), Refusal> {
-        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-        let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        let good = name.len() <= MAX_NAME
-            && name.chars().all(is_name)
-            && name.starts_with(ends)
-            && name.ends_with(ends);
-        // Names of RBAC objects may contain anything that fits a path.
-        if !good && self.place.resource.group != "rbac.authorization.k8s.io" {
-            let message = format!("Invalid value: {name:?}: a lowercase RFC 1123 subdomain must be used");
-            return Err(self.invalid(name, "metadata.name", "FieldValueInvalid", &message));
+    /// What controllers of Kubernetes do at once.
+    pub fn aftermath(&mut self, key: &Key) {
+        self.storage.collect(key, self.now);
+        if budget::counts(key) {
+            self.storage.count_budgets(&key.namespace);
         }
-        let labels = metadata(object, "labels").and_then(Value::as_object);
-        for (key, value) in labels.into_iter().flatten() {
-            let value = value.as_str().unwrap_or_default();
-            if !is_label_value(value) || key.is_empty() {
-                let message = format!("Invalid value: {value:?}: a valid label must be used (key {key:?})");
-                return Err(self.invalid(name, "metadata.labels", "FieldValueInvalid", &message));
+    }
+
+    fn told(&self, object: Value, origin: Origin, request: &Request, name: &str) -> Result<Value, Refusal> {
+        let object = self.shaped(object, origin, request)?;
+        check_name(&object, name)?;
+        Ok(object)
+    }
+
+    /// PUT and PATCH of an object or of its status.
+    pub fn update(&mut self, request: &Request, name: &str, part: Part) -> Result<Written, Refusal> {
+        let origin = if request.method == Method::PUT {
+            Origin::Body
+        } else {
+            Origin::Patch
+        };
+        // A body is looked at before the object, which a patch needs.
+        let body = match origin {
+            Origin::Body => Some(self.told(parse(&request.body)?, origin, request, name)?),
+            Origin::Patch => None,
+        };
+        let (key, old) = self.existing(name)?;
+        let mut new = if let Some(body) = body {
+            body
+        } else {
+            let new = patched(&old, request, self.kind.built_in().is_none())?;
+            self.told(new, origin, request, name)?
+        };
+        self.check_namespace(&mut new)?;
+        self.check_revision(&old, &new, name, origin)?;
+        let uid_errors = meta::change_errors(&old, &new);
+        if !uid_errors.is_empty() {
+            let kind = &self.kind.name;
+            return Err(Refusal::invalid(
+                &self.place.resource.group,
+                kind,
+                name,
+                &uid_errors,
+            ));
+        }
+        let new = self.merged(&old, new, part);
+        if new != old {
+            self.check(&new, Some(&old))?;
+        }
+        let going = metadata(&new, "deletionTimestamp").is_some() && !is_held(&new);
+        let is_given_time = metadata(&new, "deletionGracePeriodSeconds").and_then(Value::as_i64) > Some(0);
+        let document = if going && !is_given_time {
+            // The last finalizer went away: what watches see last is the object as it was stored.
+            self.storage.remove(&key, self.now);
+            new
+        } else if new == old {
+            // A write that changes nothing makes no event and no new revision.
+            new
+        } else {
+            let stored = self.storage.put(&key, new);
+            stored.as_ref().clone()
+        };
+        self.aftermath(&key);
+        Ok(Written { code: 200, document })
+    }
+
+    /// Whether the client knows the newest revision, if it says which it knows.
+    fn check_revision(&self, old: &Value, new: &Value, name: &str, origin: Origin) -> Result<(), Refusal> {
+        let resource = &self.place.resource;
+        match metadata(new, "resourceVersion").and_then(Value::as_str) {
+            None if self.kind.built_in().is_none() => {
+                let why = "must be specified for an update";
+                let error = FieldError::invalid("metadata.resourceVersion", &json!(0), why);
+                return Err(Refusal::invalid(
+                    &resource.group,
+                    &resource.plural,
+                    name,
+                    &[error],
+                ));
             }
+            Some(told) if told.parse::<u64>().is_err() => {
+                let message = format!("strconv.ParseUint: parsing {told:?}: invalid syntax");
+                return Err(Refusal::internal(message));
+            }
+            Some(told) if metadata(old, "resourceVersion") != Some(&json!(told)) => {
+                return Err(Refusal::conflict(resource, name));
+            }
+            Some(_) | None => {}
         }
-        let annotations = metadata(object, "annotations").and_then(Value::as_object);
-        let size: usize = annotations
-            .into_iter()
-            .flatten()
-            .map(|(k, v)| k.len() + v.as_str().map_or(0, str::len))
-            .sum();
-        if size > 256 * 1024 {
-            let message = "Too long: may not be more than 262144 bytes";
-            return Err(self.invalid(name, "metadata.annotations", "FieldValueTooLong", message));
+        let (uid, is) = (metadata(new, "uid"), metadata(old, "uid"));
+        if origin == Origin::Body && uid.is_some() && uid != is {
+            let text = |uid: Option<&Value>| uid.and_then(Value::as_str).unwrap_or_default().to_owned();
+            let why = format!(
+                "Precondition failed: UID in precondition: {}, UID in object meta: {}",
+                text(uid),
+                text(is)
+            );
+            return Err(Refusal::conflict_because(resource, name, &why));
         }
         Ok(())
     }
 
-    /// PUT and PATCH of an object or of its status.
-    pub fn update(&mut self, request: &Request, name: &str, status_only: bool) -> Result<Written, Refusal> {
-        let (key, old) = self.existing(name)?;
-        let new = if request.method == Method::PUT {
-            parse(&request.body)?
-        } else {
-            patched(&old, request)?
-        };
-        let told = metadata(&new, "resourceVersion");
-        if told.is_some() && told != metadata(&old, "resourceVersion") {
-            return Err(Refusal::conflict(&self.resource(), name));
-        }
-        let uid = metadata(&new, "uid");
-        if uid.is_some() && uid != metadata(&old, "uid") {
-            return Err(Refusal::conflict(&self.resource(), name));
-        }
-        let mut new = if status_only {
-            let mut object = old.clone();
-            replace(&mut object, "status", new.get("status").cloned());
-            object
-        } else {
-            self.without_the_servers_fields(&old, new)
-        };
-        if !status_only {
-            self.check_metadata(name, &new)?;
-            if self.is_new_generation(&old, &new) {
-                set_metadata(&mut new, "generation", json!(generation(&old) + 1));
-            }
-        }
-        let document = if metadata(&new, "deletionTimestamp").is_some() && !is_held(&new) {
-            // The last finalizer went away.
-            self.storage.put(&key, new);
-            self.storage.remove(&key, &self.now)
-        } else if new == old {
-            // A write that changes nothing makes no event and no new revision.
-            self.storage.objects.get(&key).cloned()
-        } else {
-            Some(self.storage.put(&key, new))
-        };
-        Ok(Written {
-            code: 200,
-            document: document.map_or(Value::Null, |o| o.as_ref().clone()),
-        })
-    }
-
-    fn without_the_servers_fields(&self, old: &Value, mut new: Value) -> Value {
-        for field in SERVERS {
-            match metadata(old, field) {
-                Some(value) => set_metadata(&mut new, field, value.clone()),
-                None => {
-                    if let Some(map) = new.get_mut("metadata").and_then(Value::as_object_mut) {
-                        map.remove(field);
-                    }
+    /// The object with what this part of it may change.
+    fn merged(&self, old: &Value, mut new: Value, part: Part) -> Value {
+        let revision = metadata(old, "resourceVersion").cloned().unwrap_or_default();
+        meta::keep_the_servers(old, &mut new);
+        set_metadata(&mut new, "resourceVersion", revision);
+        match part {
+            Part::Main => {
+                if self.kind.has_status {
+                    replace(&mut new, "status", old.get("status").cloned());
                 }
+                if self.kind.has_generation() && self.is_new_generation(old, &new) {
+                    set_metadata(&mut new, "generation", json!(generation(old) + 1));
+                }
+                new
+            }
+            Part::Status => {
+                let mut object = old.clone();
+                replace(&mut object, "status", new.get("status").cloned());
+                // Only built-in kinds let metadata change with the status.
+                if self.kind.built_in().is_some() {
+                    replace(&mut object, "metadata", new.get("metadata").cloned());
+                }
+                object
             }
         }
-        for field in ["apiVersion", "kind"] {
-            replace(&mut new, field, old.get(field).cloned());
-        }
-        if self.kind.has_status {
-            replace(&mut new, "status", old.get("status").cloned());
-        }
-        new
     }
 
     /// A change of anything but metadata and, where it is a subresource, status.
     fn is_new_generation(&self, old: &Value, new: &Value) -> bool {
-        let rest = |object: &Value| {
-            let mut map = object.as_object().cloned().unwrap_or_default();
-            map.remove("metadata");
-            if self.kind.has_status {
-                map.remove("status");
-            }
-            map
-        };
-        rest(old) != rest(new)
-    }
-
-    /// DELETE of an object.
-    pub fn delete(&mut self, request: &Request, name: &str) -> Result<Written, Refusal> {
-        let (key, old) = self.existing(name)?;
-        let options = if request.body.is_empty() {
-            Value::Null
-        } else {
-            parse(&request.body)?
-        };
-        for field in ["uid", "resourceVersion"] {
-            let wanted = options.pointer(&format!("/preconditions/{field}"));
-            let is = metadata(&old, field);
-            if wanted.is_some_and(|w| !w.is_null() && Some(w) != is) {
-                let text = |v: Option<&Value>| v.and_then(Value::as_str).unwrap_or_default().to_owned();
-                let message = format!(
-                    "Precondition failed: {field} in precondition: {}, {field} in object meta: {}",
-                    text(wanted),
-                    text(is)
-                );
-                return Err(Refusal::new(409, "Conflict", message));
-            }
-        }
-        let document = if is_held(&old) {
-            let left = self.storage.delete(&key, &self.now);
-            left.map_or(Value::Null, |o| o.as_ref().clone())
-        } else {
-            self.storage.remove(&key, &self.now);
-            json!({
-                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-                "details": {"name": name, "kind": self.place.resource.plural, "uid": metadata(&old, "uid")},
-            })
-        };
-        Ok(Written { code: 200, document })
-    }
-
-    /// POST on `pods/eviction`: the pod is deleted. Budgets are not looked at.
-    pub fn evict(&mut self, name: &str) -> Result<Written, Refusal> {
-        let (key, _) = self.existing(name)?;
-        self.storage.delete(&key, &self.now);
-        Ok(success())
-    }
-
-    /// POST on `pods/binding`.
-    pub fn bind(&mut self, request: &Request, name: &str) -> Result<Written, Refusal> {
-        let (key, mut pod) = self.existing(name)?;
-        let node = parse(&request.body)?.pointer("/target/name").cloned();
-        if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
-            spec.insert("nodeName".to_owned(), node.unwrap_or_default());
-        }
-        self.storage.put(&key, pod);
-        Ok(success())
+        let counts = |field: &str| field != "metadata" && !(field == "status" && self.kind.has_status);
+        let fields = |object: &Value| object.as_object().cloned().unwrap_or_default();
+        let (old, new) = (fields(old), fields(new));
+        old.keys()
+            .chain(new.keys())
+            .any(|field| counts(field) && old.get(field) != new.get(field))
     }
 }
 
-fn success() -> Written {
-    Written {
-        code: 201,
-        document: json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+fn check_name(object: &Value, name: &str) -> Result<(), Refusal> {
+    match metadata(object, "name").and_then(Value::as_str) {
+        Some(told) if told == name => Ok(()),
+        Some(told) => Err(Refusal::bad_request(format!(
+            "the name of the object ({told}) does not match the name on the URL ({name})"
+        ))),
+        None => Err(Refusal::bad_request("name must be provided")),
     }
 }
 
-fn is_label_value(value: &str) -> bool {
-    let ends = |c: char| c.is_ascii_alphanumeric();
-    value.is_empty()
-        || (value.len() <= 63
-            && value
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-            && value.starts_with(ends)
-            && value.ends_with(ends))
-}
-
-fn parse(body: &[u8]) -> Result<Value, Refusal> {
+/// Reads a body.
+pub fn parse(body: &[u8]) -> Result<Value, Refusal> {
     serde_json::from_slice(body).map_err(|e| Refusal::bad_request(format!("the body is not valid JSON: {e}")))
 }
 
@@ -346,43 +449,4 @@ fn replace(object: &mut Value, field: &str, value: Option<Value>) {
             None => map.remove(field),
         };
     }
-}
-
-fn patched(old: &Value, request: &Request) -> Result<Value, Refusal> {
-    let patch = parse(&request.body)?;
-    let mut new = old.clone();
-    match request.content_type.as_str() {
-        "application/merge-patch+json" => json_patch::merge(&mut new, &patch),
-        "application/json-patch+json" => {
-            // Go's library lets `test` of an absent path against null pass; kube's finalizers rely on that.
-            let operations: Vec<Value> = patch
-                .as_array()
-                .cloned()
-                .unwrap_or_default()
-                .into_iter()
-                .filter(|o| !is_test_of_absent(o, old))
-                .collect();
-            let patch: json_patch::Patch = serde_json::from_value(Value::Array(operations))
-                .map_err(|e| Refusal::bad_request(format!("the body is no JSON patch: {e}")))?;
-            json_patch::patch(&mut new, &patch).map_err(|e| {
-                Refusal::new(
-                    422,
-                    "Invalid",
-                    format!("the server rejected our request due to an error in our request: {e}"),
-                )
-            })?;
-        }
-        other => {
-            let message = format!("patches of type {other:?} are not simulated");
-            return Err(Refusal::new(415, "UnsupportedMediaType", message));
-        }
-    }
-    Ok(new)
-}
-
-fn is_test_of_absent(operation: &Value, object: &Value) -> bool {
-    let text = |field: &str| operation.get(field).and_then(Value::as_str).unwrap_or_default();
-    text("op") == "test"
-        && operation.get("value").is_none_or(Value::is_null)
-        && object.pointer(text("path")).is_none()
 }
