@@ -18,6 +18,7 @@ mod collector;
 mod connection;
 mod delete;
 mod faults;
+mod journal;
 mod kinds;
 mod metadata;
 mod patch;
@@ -62,7 +63,7 @@ use self::{
     watch::Watch,
     write::{Part, Writer, Written},
 };
-pub use self::{faults::Fault, kinds::Kinds};
+pub use self::{faults::Fault, journal::Entry, kinds::Kinds};
 use crate::clock::Clock;
 
 /// More requests at one instant are a loop that never ends.
@@ -109,6 +110,7 @@ pub struct Logged {
 #[derive(Default)]
 struct Traffic {
     log: Option<Vec<Logged>>,
+    journal: Vec<Entry>,
     unknown: Vec<String>,
     /// Requests of counted clients, by verb and kind.
     counts: BTreeMap<(String, String), u64>,
@@ -254,6 +256,16 @@ impl ApiServer {
         lock(&self.inner.traffic).log.clone().unwrap_or_default()
     }
 
+    /// From now on every change of every object is remembered.
+    pub fn keep_journal(&self) {
+        lock(&self.inner.storage).journal.get_or_insert_default();
+    }
+
+    /// The changes since [`Self::keep_journal`] or the last call of this; they are forgotten.
+    pub fn take_journal(&self) -> Vec<Entry> {
+        std::mem::take(&mut lock(&self.inner.traffic).journal)
+    }
+
     /// Requests of the operator by verb and kind.
     pub fn counts(&self) -> BTreeMap<(String, String), u64> {
         lock(&self.inner.traffic).counts.clone()
@@ -311,6 +323,12 @@ impl ApiServer {
             *traffic.counts.entry((verb(request), kind)).or_default() += 1;
         }
         let at = self.inner.clock.now();
+        let changes = lock(&self.inner.storage).journal.as_mut().map(std::mem::take);
+        if let Some(changes) = changes.filter(|c| !c.is_empty()) {
+            let by: Arc<str> = request.line.as_str().into();
+            let entries = changes.into_iter().map(|change| change.by(identity, &by, at));
+            traffic.journal.extend(entries);
+        }
         if let Some(log) = &mut traffic.log {
             log.push(Logged {
                 at,
@@ -380,21 +398,21 @@ impl ApiServer {
                 let object = read::get(&lock(&self.inner.storage), request, &place, name)?;
                 Ok(json_answer(StatusCode::OK, &object))
             }
-            (&Method::POST, None, None) => self.write(&place, &kind, |w| w.create(request)),
+            (&Method::POST, None, None) => self.write(request, &place, &kind, |w| w.create(request)),
             (&Method::POST, Some(name), Some("eviction")) => {
-                self.write(&place, &kind, |w| w.evict(request, name))
+                self.write(request, &place, &kind, |w| w.evict(request, name))
             }
             (&Method::POST, Some(name), Some("binding")) => {
-                self.write(&place, &kind, |w| w.bind(request, name))
+                self.write(request, &place, &kind, |w| w.bind(request, name))
             }
             (&Method::PUT | &Method::PATCH, Some(name), None) => {
-                self.write(&place, &kind, |w| w.update(request, name, Part::Main))
+                self.write(request, &place, &kind, |w| w.update(request, name, Part::Main))
             }
             (&Method::PUT | &Method::PATCH, Some(name), Some("status")) => {
-                self.write(&place, &kind, |w| w.update(request, name, Part::Status))
+                self.write(request, &place, &kind, |w| w.update(request, name, Part::Status))
             }
-            (&Method::DELETE, Some(name), None) => self.write(&place, &kind, |w| w.delete(request, name)),
-            (&Method::DELETE, None, None) => self.write(&place, &kind, |w| w.delete_all(request)),
+            (&Method::DELETE, Some(name), None) => self.write(request, &place, &kind, |w| w.delete(request, name)),
+            (&Method::DELETE, None, None) => self.write(request, &place, &kind, |w| w.delete_all(request)),
             _ => Err(unknown()),
         }
     }
@@ -444,13 +462,15 @@ impl ApiServer {
 
     fn write(
         &self,
+        request: &Request,
         place: &Place,
         kind: &Kind,
         act: impl FnOnce(&mut Writer<'_>) -> Result<Written, Refusal>,
     ) -> Result<Response<Body>, Refusal> {
         let mut storage = lock(&self.inner.storage);
+        let mut rehearsal = (request.parameter("dryRun") == Some("All")).then(|| storage.copy());
         let mut writer = Writer {
-            storage: &mut storage,
+            storage: rehearsal.as_mut().unwrap_or(&mut storage),
             place,
             kind,
             now: self.inner.clock.now(),

@@ -8,7 +8,10 @@ use std::{
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::kinds::{Kinds, Resource};
+use super::{
+    journal::Stored,
+    kinds::{Kinds, Resource},
+};
 
 /// An object's place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,6 +112,8 @@ pub struct Storage {
     /// Objects by the UIDs of their owners.
     pub owned: BTreeMap<String, BTreeSet<Key>>,
     pages: VecDeque<Page>,
+    /// The changes of the request that is being served, if somebody wants to know them.
+    pub journal: Option<Vec<Stored>>,
 }
 
 impl Storage {
@@ -123,6 +128,22 @@ impl Storage {
             uids: BTreeMap::new(),
             owned: BTreeMap::new(),
             pages: VecDeque::new(),
+            journal: None,
+        }
+    }
+
+    /// The same objects, for a write that is to leave no trace.
+    pub fn copy(&self) -> Self {
+        Self {
+            revision: self.revision,
+            numbers: self.numbers,
+            kinds: self.kinds.clone(),
+            objects: self.objects.clone(),
+            logs: BTreeMap::new(),
+            uids: self.uids.clone(),
+            owned: self.owned.clone(),
+            pages: VecDeque::new(),
+            journal: None,
         }
     }
 
@@ -220,6 +241,13 @@ impl Storage {
     }
 
     fn publish(&mut self, key: &Key, change: Change, object: &Arc<Value>, before: Option<Arc<Value>>) {
+        if let Some(journal) = &mut self.journal {
+            journal.push(Stored {
+                key: key.clone(),
+                before: before.clone(),
+                after: (change != Change::Deleted).then(|| Arc::clone(object)),
+            });
+        }
         let revision = self.revision;
         let log = self.logs.entry(key.resource.clone()).or_default();
         log.events.push_back(Event {

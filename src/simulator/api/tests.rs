@@ -39,6 +39,33 @@ fn code(error: kube::Error) -> (u16, String) {
     }
 }
 
+/// The overlays of a ClusterVersion are tried ahead of their time.
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_answers_and_leaves_no_trace() {
+    let server = server();
+    let api = maps(&server, Identity::Admin);
+    let dry = true;
+    let params = PostParams {
+        dry_run: dry,
+        ..PostParams::default()
+    };
+    let made = api.create(&params, &map("m", &json!({}))).await.unwrap();
+    assert_eq!(made.metadata.generation, Some(1));
+    assert!(api.get_opt("m").await.unwrap().is_none());
+    let made = api
+        .create(&PostParams::default(), &map("m", &json!({})))
+        .await
+        .unwrap();
+    let params = PatchParams {
+        dry_run: dry,
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({"data": {"a": "2"}}));
+    let changed = api.patch("m", &params, &patch).await.unwrap();
+    assert_eq!(changed.data.unwrap()["a"], "2");
+    assert_eq!(api.get("m").await.unwrap(), made);
+}
+
 #[tokio::test(start_paused = true)]
 async fn objects_live_and_die() {
     let server = server();
