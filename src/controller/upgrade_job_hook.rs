@@ -50,8 +50,12 @@ fn decide(
     let generation = hook.metadata.generation;
     status.observed_generation = generation;
     let problems = validation::upgrade_job_hook(hook);
-    let message = validation::summary(&problems);
     let valid = problems.is_empty();
+    let message = if valid {
+        "the hook is valid".to_owned()
+    } else {
+        validation::summary(&problems)
+    };
     let reason = if valid { reasons::VALID } else { reasons::INVALID };
     let all = &mut status.conditions;
     let changed = conditions::set(all, types::VALID, valid, reason, message.clone(), generation, now);
@@ -93,5 +97,6 @@ mod tests {
         let (status, notice) = decide(&hook(&json!(["Start"])), &UpgradeJobHookStatus::default(), now);
         assert!(conditions::is_true(&status.conditions, types::VALID) && notice.is_none());
         assert_eq!(status.observed_generation, Some(3));
+        assert_eq!(status.conditions[0].message, "the hook is valid");
     }
 }

@@ -100,7 +100,7 @@ impl<'a> Draft<'a> {
     /// Says whether the job can be acted upon; returns what is wrong.
     pub fn judge(&mut self, problems: &[String]) -> Option<String> {
         if problems.is_empty() {
-            self.condition(types::VALID, true, reasons::VALID, "");
+            self.condition(types::VALID, true, reasons::VALID, "the job is valid");
             return None;
         }
         let message = problems.join("; ");

@@ -45,12 +45,15 @@ fn steps(draft: &mut Draft<'_>) {
         ),
     ];
     for (type_, first, last) in pairs {
-        if find(draft, first).is_none_or(|s| s.started_at.is_none()) {
+        let Some(first) = find(draft, first).filter(|s| s.started_at.is_some()).cloned() else {
             continue;
-        }
+        };
         let last = find(draft, last).cloned();
         let (phase, message) = last.map_or((StepPhase::Pending, None), |s| (s.phase, s.message));
-        let message = message.unwrap_or_default();
+        // Until the last step has something to say, the first one counts.
+        let message = message
+            .or(first.message)
+            .unwrap_or_else(|| format!("{} has begun", first.name));
         match phase {
             StepPhase::Succeeded => draft.condition(type_, true, reasons::COMPLETED, message),
             StepPhase::Overridden => draft.condition(type_, true, reasons::OVERRIDDEN, message),
@@ -128,10 +131,10 @@ fn pools_paused(draft: &mut Draft<'_>) {
         (false, true) => reasons::DELAY_SET,
         (false, false) => reasons::NO_MANAGED_POOLS,
     };
-    let message = if names.is_empty() {
-        String::new()
-    } else {
-        format!("paused: {}", names.join(", "))
+    let message = match (names.is_empty(), managed) {
+        (false, _) => format!("paused: {}", names.join(", ")),
+        (true, true) => "no pool is paused by this job".to_owned(),
+        (true, false) => "this job holds no pools".to_owned(),
     };
     draft.condition(
         types::MACHINE_CONFIG_POOLS_PAUSED,
@@ -171,7 +174,12 @@ fn paused(draft: &mut Draft<'_>) {
         .collect();
     let is_paused = !holds.is_empty() && !others_run && main_line_done;
     if is_paused || draft.has(types::PAUSED) {
-        draft.condition(types::PAUSED, is_paused, reasons::DELAY_SET, holds.join("; "));
+        let message = if holds.is_empty() {
+            "no pool is held any more".to_owned()
+        } else {
+            holds.join("; ")
+        };
+        draft.condition(types::PAUSED, is_paused, reasons::DELAY_SET, message);
     }
     draft.status.phase = Some(if is_paused {
         JobPhase::Paused

@@ -317,7 +317,8 @@ impl<'a> Draft<'a> {
             .map(|why| format!("the API server refuses it: {why}"));
         let all: Vec<String> = due.into_iter().chain(refusals.iter().cloned()).collect();
         if all.is_empty() {
-            self.condition(types::VALID, true, reasons::VALID, String::new());
+            let message = "template and overlays are valid".to_owned();
+            self.condition(types::VALID, true, reasons::VALID, message);
             return;
         }
         let message = all.join("; ");

@@ -35,18 +35,19 @@ pub fn decide(
     let problems = validation::upgrade_suspension_window(window);
     let valid = problems.is_empty();
     let spec = &window.spec;
+    let matches_nothing = spec.config_selector.is_none() && spec.job_selector.is_none();
     let (reason, message) = if !valid {
         let problems = validation::summary(&problems);
         (
             reasons::INVALID,
             format!("{problems}. Until then the window suspends nothing by what is wrong"),
         )
-    } else if spec.config_selector.is_none() && spec.job_selector.is_none() {
+    } else if matches_nothing {
         let message =
             "the window matches nothing: it has neither configSelector nor jobSelector; {} matches all";
         (reasons::VALID, message.to_owned())
     } else {
-        (reasons::VALID, String::new())
+        (reasons::VALID, "the window is valid".to_owned())
     };
     let generation = window.metadata.generation;
     let mut all = before.conditions;
@@ -70,7 +71,7 @@ pub fn decide(
         more_matching_jobs,
         conditions: all,
     };
-    let notice = (changed && !message.is_empty()).then(|| Notice {
+    let notice = (changed && (!valid || matches_nothing)).then(|| Notice {
         warning: true,
         reason: if valid { "MatchesNothing" } else { reason }.to_owned(),
         note: message,

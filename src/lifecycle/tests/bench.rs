@@ -199,6 +199,12 @@ impl Bench {
     /// One pass: decide, and carry it out. Returns whether there was anything to do.
     pub fn pass(&mut self) -> bool {
         let decision = self.decide();
+        for condition in &decision.status.conditions {
+            assert!(
+                !condition.reason.is_empty() && !condition.message.is_empty(),
+                "nobody understands {condition:?}"
+            );
+        }
         let changed = Some(&decision.status) != self.job().status.as_ref()
             || !decision.actions.is_empty()
             || (!decision.reports.is_empty() && !self.is_embedded());
