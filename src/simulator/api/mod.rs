@@ -411,7 +411,9 @@ impl ApiServer {
             (&Method::PUT | &Method::PATCH, Some(name), Some("status")) => {
                 self.write(request, &place, &kind, |w| w.update(request, name, Part::Status))
             }
-            (&Method::DELETE, Some(name), None) => self.write(request, &place, &kind, |w| w.delete(request, name)),
+            (&Method::DELETE, Some(name), None) => {
+                self.write(request, &place, &kind, |w| w.delete(request, name))
+            }
             (&Method::DELETE, None, None) => self.write(request, &place, &kind, |w| w.delete_all(request)),
             _ => Err(unknown()),
         }

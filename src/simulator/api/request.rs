@@ -27,9 +27,10 @@ pub struct Request {
 }
 
 /// Parameters that the server understands, or may ignore.
-const PARAMETERS: [&str; 13] = [
+const PARAMETERS: [&str; 14] = [
     "allowWatchBookmarks",
     "continue",
+    "dryRun",
     "fieldManager",
     "fieldSelector",
     "fieldValidation",

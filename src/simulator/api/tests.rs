@@ -50,7 +50,7 @@ async fn a_dry_run_answers_and_leaves_no_trace() {
         ..PostParams::default()
     };
     let made = api.create(&params, &map("m", &json!({}))).await.unwrap();
-    assert_eq!(made.metadata.generation, Some(1));
+    assert!(made.metadata.uid.is_some());
     assert!(api.get_opt("m").await.unwrap().is_none());
     let made = api
         .create(&PostParams::default(), &map("m", &json!({})))
