@@ -274,9 +274,14 @@ impl<'a> Scene<'a> {
     }
 
     /// Until when the job of a run may be created.
+    ///
+    /// A config that is created between pin and run is in time too: a GitOps tool that deletes and creates it anew must not
+    /// cost the run, whose job went with the old config.
     fn create_by(&self, run: Timestamp, pin: Timestamp) -> Timestamp {
         let delay = self.config.spec.max_scheduling_delay().max(GRACE);
-        let due = self.last().map_or(pin, |last| pin.max(last.min(run)));
+        let created = self.config.metadata.creation_timestamp.as_ref();
+        let begins = [created.map(|t| t.0), self.last()].into_iter().flatten();
+        let due = begins.fold(pin, |due, t| due.max(t.min(run)));
         let opens = suspension::first_open(&self.world.windows, forecast::subject(self.config), due);
         let end = add(run, GRACE);
         let mut limit = add(due, delay);
@@ -303,6 +308,7 @@ impl<'a> Scene<'a> {
             reasons::SCHEDULE_SUSPENDED
                 | reasons::SUSPENSION_WINDOW
                 | reasons::UPDATES_UNKNOWN
+                | reasons::PREVIOUS_JOB_RUNNING
                 | reasons::CLOCK_SKEW
         );
         (scheduled.status == "False" && is_of_run && may_wait).then_some(scheduled.message.as_str())
@@ -310,26 +316,17 @@ impl<'a> Scene<'a> {
 
     fn not_in_time(&self, run: Timestamp, pin: Timestamp, limit: Timestamp) -> Block {
         let zone = self.schedule.zone();
-        let created = self
-            .config
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .filter(|t| t.0 > pin);
-        let why = match (self.waited_for(run), created) {
-            (Some(message), _) => message.to_owned(),
-            (None, Some(created)) => format!(
-                "this config was created at {}, after its UpgradeJob was due at {}",
-                text::time(created.0, zone),
-                text::time(pin, zone)
-            ),
-            (None, None) => format!(
-                "its UpgradeJob was to be created between {} and {}, and the operator did not run then or the \
-                 config was changed since",
-                text::time(pin, zone),
-                text::time(limit, zone)
-            ),
-        };
+        let why = self.waited_for(run).map_or_else(
+            || {
+                format!(
+                    "its UpgradeJob was to be created between {} and {} (maxSchedulingDelay), and the operator did not \
+                     run then, could not reach the API server, or the config was changed since",
+                    text::time(pin, zone),
+                    text::time(limit, zone)
+                )
+            },
+            str::to_owned,
+        );
         Block {
             reason: reasons::NOT_CREATED_IN_TIME,
             why,

@@ -271,15 +271,14 @@ fn while_a_job_is_unfinished_no_other_is_pinned() {
         condition(&decision, types::SCHEDULED),
         ("False", "PreviousJobRunning")
     );
-    assert_eq!(decision.wake_at, Some(at("2026-12-01T18:00:00Z")));
+    // It is waited for until the run begins, however short maxSchedulingDelay is.
+    step(&mut config, &mut world, at("2026-12-01T17:00:01Z"));
     let mut ended = world.clone();
     finish(&mut ended.jobs[0], types::FAILED, "TimedOut");
-    assert!(
-        decide_at(&config, &ended, "2026-12-01T17:59:00Z")
-            .create
-            .is_some()
-    );
-    let decision = decide_at(&config, &world, "2026-12-01T18:00:01Z");
+    for in_time in ["2026-12-01T17:59:00Z", "2026-12-01T20:59:59Z"] {
+        assert!(decide_at(&config, &ended, in_time).create.is_some(), "{in_time}");
+    }
+    let decision = decide_at(&config, &world, "2026-12-01T21:05:00Z");
     assert_eq!(
         (decision.create.is_none(), last(&decision)),
         (true, Some(at(NEXT_RUN)))
@@ -377,8 +376,7 @@ fn a_run_waits_for_the_list_of_updates_also_while_an_earlier_run_is_still_ahead(
     let (mut config, mut world) = (config(), world());
     config.spec.schedule.cron = "0 22 * * *".to_owned();
     config.spec.pin_version_window = Some(crate::api::GoDuration("26h".to_owned()));
-    // The run of the 21st was due before the config was there.
-    config.metadata.creation_timestamp = Some(Time(at("2026-11-20T22:00:00Z")));
+    // The run of the 21st was due at 19:00 on the 20th, when nobody looked.
     let decision = step(&mut config, &mut world, at("2026-11-20T22:00:00Z"));
     assert_eq!(last(&decision), Some(at("2026-11-21T21:00:00Z")), "missed");
     // That of the 22nd is due at 19:00 on the 21st; its updates are unknown until 20:30.
@@ -391,4 +389,45 @@ fn a_run_waits_for_the_list_of_updates_also_while_an_earlier_run_is_still_ahead(
         decision.create.map(|j| j.spec.start_after.0),
         Some(at("2026-11-22T21:00:00Z"))
     );
+}
+
+/// A window of a week over a weekly schedule: each job is unfinished when the next one is to be pinned.
+#[test]
+fn a_run_that_is_pinned_before_the_one_before_it_has_ended_is_not_lost() {
+    let (mut config, mut world) = (config(), world());
+    config.spec.pin_version_window = Some(serde_json::from_value(json!("168h")).unwrap());
+    step(&mut config, &mut world, at("2026-11-20T08:00:00Z"));
+    step(&mut config, &mut world, at("2026-11-20T08:00:01Z"));
+    assert_eq!(world.jobs.len(), 1);
+    world.jobs[0].status.get_or_insert_default().started_at = Some(Time(at(RUN)));
+    // The next one is due now, and again long after maxSchedulingDelay.
+    for waits in [RUN, "2026-11-24T21:00:01Z", "2026-11-24T22:20:00Z"] {
+        let decision = step(&mut config, &mut world, at(waits));
+        assert_eq!(decision.create, None);
+        assert_eq!(
+            condition(&decision, types::SCHEDULED),
+            ("False", "PreviousJobRunning")
+        );
+    }
+    finish(&mut world.jobs[0], types::SUCCEEDED, "Succeeded");
+    let decision = step(&mut config, &mut world, at("2026-11-24T22:22:00Z"));
+    assert_eq!(decision.create.unwrap().spec.start_after.0, at(NEXT_RUN));
+}
+
+/// As a GitOps tool does that prunes and creates: the job of the run went with the old config.
+#[rstest]
+#[case::before_the_pin("2026-11-24T16:00:00Z", "2026-11-24T17:30:00Z", true)]
+#[case::between_pin_and_run("2026-11-24T20:40:00Z", "2026-11-24T20:40:10Z", true)]
+#[case::right_before_the_run("2026-11-24T20:59:50Z", "2026-11-24T20:59:55Z", true)]
+#[case::looked_at_too_late("2026-11-24T18:40:00Z", "2026-11-24T19:50:00Z", false)]
+fn a_config_that_is_created_again_before_a_run_makes_its_job(
+    #[case] created: &str,
+    #[case] looked_at: &str,
+    #[case] is_made: bool,
+) {
+    let mut config = config();
+    config.metadata.creation_timestamp = Some(Time(at(created)));
+    let decision = decide_at(&config, &world(), looked_at);
+    let run = decision.create.as_ref().map(|job| job.spec.start_after.0);
+    assert_eq!(run, is_made.then_some(at(RUN)));
 }
