@@ -58,10 +58,11 @@ impl Engine for Argo {
         report::report(object, plan, reports, now)
     }
 
+    /// The pause goes too: Argo fails the waiting nodes of a paused workflow, but does not end it before it is resumed.
     fn stop(&self, object: &DynamicObject) -> Value {
         json!({
             "metadata": {"resourceVersion": object.metadata.resource_version},
-            "spec": {"shutdown": "Terminate"},
+            "spec": {"shutdown": "Terminate", "suspend": null},
         })
     }
 }

@@ -667,7 +667,7 @@ mod reporting {
         let object = recorded(&fixtures::no_pools(), &json!({}), &[]);
         assert_eq!(
             Argo.stop(&object),
-            json!({"metadata": {"resourceVersion": "4711"}, "spec": {"shutdown": "Terminate"}})
+            json!({"metadata": {"resourceVersion": "4711"}, "spec": {"shutdown": "Terminate", "suspend": null}})
         );
     }
 }
