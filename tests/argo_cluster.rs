@@ -11,6 +11,9 @@
     clippy::indexing_slicing
 )]
 
+#[path = "support/argo_plays.rs"]
+mod argo_plays;
+
 use std::{collections::BTreeMap, process::Command, time::Duration};
 
 use jiff::Timestamp;
@@ -357,4 +360,31 @@ async fn our_stop_ends_everything_and_a_persons_stop_runs_the_exit_part() {
     let (_, run) = theirs.lead(&[]).await;
     assert_eq!(run.phase, "Failed");
     assert_eq!(phases(&run)["hooks-failure"], NodePhase::Succeeded);
+}
+
+/// The stand-in of the simulator is held against these recordings by `tests/argo_stand_in.rs`. To record them anew:
+/// `UPDATE_GOLDEN=1`, and only one of them: `PLAY=<name>`.
+#[tokio::test]
+#[ignore = "needs a cluster with Argo Workflows"]
+async fn the_recordings_that_the_stand_in_follows_are_the_real_controllers() {
+    // An error says that another test has installed it already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::try_default().await.unwrap();
+    let mut wrong = Vec::new();
+    let only = std::env::var("PLAY").ok();
+    let chosen = |play: &argo_plays::Play| only.as_ref().is_none_or(|only| only == play.name);
+    for play in argo_plays::all().into_iter().filter(chosen) {
+        let recorded = play.record(client.clone()).await;
+        let file = play.golden_file();
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, recorded).unwrap();
+        } else if std::fs::read_to_string(&file).unwrap_or_default() != recorded {
+            wrong.push(file);
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "the real controller records something else: {wrong:?}"
+    );
 }

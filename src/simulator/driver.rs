@@ -133,7 +133,7 @@ impl Stores {
 
 /// A watch that broke is opened again every second: OpenShift's operators are back soon after their API server, and a
 /// test must not wait half a minute for them.
-struct Steady;
+pub(super) struct Steady;
 
 impl Iterator for Steady {
     type Item = Duration;

@@ -5,6 +5,7 @@
 //! as well. A [`rehearsal`] tells what became of somebody's manifests on it.
 
 pub mod api;
+pub mod argo;
 pub mod batch;
 pub mod driver;
 pub mod openshift;

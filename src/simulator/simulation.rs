@@ -19,7 +19,7 @@ use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
 use super::{
     api::{ApiServer, Identity, Kinds},
-    batch,
+    argo, batch,
     driver::{self, News},
     openshift::faults,
     operator::{self, Machine, Order},
@@ -103,8 +103,20 @@ pub fn in_simulated_time(settings: Settings) -> Settings {
 impl Simulation {
     /// An empty API server. Inside of [`run`], as all that follows.
     pub fn new(clock: Clock) -> Self {
+        Self::with_kinds(clock, Kinds::ours())
+    }
+
+    /// The same, with Argo Workflows installed: its kind, and the stand-in of its controller.
+    pub fn with_argo(clock: Clock) -> Self {
+        let mut simulation = Self::with_kinds(clock, Kinds::ours().and(&argo::crd()));
+        let client = simulation.server.client(Identity::Cluster);
+        simulation.tasks.spawn(argo::run(client, clock));
+        simulation
+    }
+
+    fn with_kinds(clock: Clock, kinds: Kinds) -> Self {
         Self {
-            server: ApiServer::new(clock, Kinds::ours()),
+            server: ApiServer::new(clock, kinds),
             clock,
             timeline: None,
             orders: Vec::new(),

@@ -109,12 +109,7 @@ pub fn create() -> Plan {
 }
 
 /// ID of a node as Argo computes it: FNV-1a of 32 bits over its name, in decimal.
-pub fn node_id(workflow: &str, node: &str) -> String {
-    let hash = node.bytes().fold(2_166_136_261_u32, |hash, b| {
-        (hash ^ u32::from(b)).wrapping_mul(16_777_619)
-    });
-    format!("{workflow}-{hash}")
-}
+pub use crate::simulator::argo::node_id;
 
 /// A Workflow `wf` as Argo's controller writes it: `status` and `nodes` (step, fields) over a running one.
 pub fn recorded(plan: &Plan, status: &Value, nodes: &[(&str, Value)]) -> DynamicObject {

@@ -251,6 +251,13 @@ impl Kinds {
         OURS.clone()
     }
 
+    /// And that of this definition.
+    #[must_use]
+    pub fn and(mut self, crd: &CustomResourceDefinition) -> Self {
+        self.0.extend(of_crd(crd));
+        self
+    }
+
     /// By resource.
     pub fn all(&self) -> &BTreeMap<Resource, Kind> {
         &self.0
