@@ -146,7 +146,7 @@ async fn the_real_server_answers_as_expected(
 #[should_panic(expected = "not simulated: GET /api")]
 #[case::subresource("/api/v1/namespaces/ns/pods/p/log")]
 #[should_panic(expected = "not simulated: GET /api")]
-#[case::parameter("/api/v1/nodes?dryRun=All")]
+#[case::parameter("/api/v1/nodes?pretty=true")]
 #[should_panic(expected = "not simulated: GET /apis")]
 #[case::discovery("/apis")]
 fn what_is_not_simulated_panics(#[case] path: &str) {

@@ -32,6 +32,8 @@ pub struct BuiltIn {
     pub selectable: &'static [&'static str],
     /// Whether an object leaves what it owns behind, unless told otherwise: `batch/v1` Jobs do, for reasons of old.
     pub orphans: bool,
+    /// Whether a PUT creates an object that is not there.
+    pub made_by_put: bool,
     fill: fn(&mut Value),
     errors: fn(&Value, Option<&Value>) -> Vec<FieldError>,
 }
@@ -101,10 +103,12 @@ impl BuiltIn {
             ("coordination.k8s.io", "Lease") => Self {
                 fill: |lease| ensure(lease, &["spec"]),
                 errors: lease_errors,
+                made_by_put: true,
                 ..Self::plain::<Lease>()
             },
             ("events.k8s.io", "Event") => Self {
                 errors: event_errors,
+                made_by_put: true,
                 ..Self::plain::<Event>()
             },
             ("policy", "PodDisruptionBudget") => Self::counted::<PodDisruptionBudget>(),
@@ -131,6 +135,7 @@ impl BuiltIn {
             new_status: NewStatus::AsTold,
             selectable: &[],
             orphans: false,
+            made_by_put: false,
             fill: |_| {},
             errors: |_, _| Vec::new(),
         }

@@ -470,14 +470,17 @@ impl ApiServer {
         act: impl FnOnce(&mut Writer<'_>) -> Result<Written, Refusal>,
     ) -> Result<Response<Body>, Refusal> {
         let mut storage = lock(&self.inner.storage);
-        let mut rehearsal = (request.parameter("dryRun") == Some("All")).then(|| storage.copy());
+        let mut rehearsal = request.is_dry_run()?.then(|| storage.copy());
         let mut writer = Writer {
             storage: rehearsal.as_mut().unwrap_or(&mut storage),
             place,
             kind,
             now: self.inner.clock.now(),
         };
-        let Written { code, document } = act(&mut writer)?;
+        let Written { code, mut document } = act(&mut writer)?;
+        if rehearsal.is_some() {
+            read::with_stored_revision(&storage, place, &mut document);
+        }
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::OK);
         Ok(json_answer(code, &document))
     }

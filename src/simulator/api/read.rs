@@ -9,7 +9,7 @@ use super::{
     refusal::Refusal,
     request::{Place, Request},
     selector::Filter,
-    storage::{Key, Storage},
+    storage::{Key, Storage, metadata},
     watch::shown,
 };
 
@@ -23,6 +23,28 @@ pub fn get(storage: &Storage, request: &Request, place: &Place, name: &str) -> R
     let object = storage.objects.get(&key);
     let object = object.ok_or_else(|| Refusal::not_found(&place.resource, name))?;
     Ok(shown(object, request.metadata_only))
+}
+
+/// An object that was written as a try has the revision of what is stored, or none.
+pub fn with_stored_revision(storage: &Storage, place: &Place, tried: &mut Value) {
+    let name = metadata(tried, "name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let key = Key {
+        resource: place.resource.clone(),
+        namespace: place.namespace.clone().unwrap_or_default(),
+        name: name.to_owned(),
+    };
+    let stored = storage.objects.get(&key);
+    let revision = stored.and_then(|o| metadata(o, "resourceVersion")).cloned();
+    if let Some(fields) = tried.get_mut("metadata").and_then(Value::as_object_mut) {
+        match revision {
+            Some(revision) if fields.contains_key("resourceVersion") => {
+                fields.insert("resourceVersion".to_owned(), revision);
+            }
+            Some(_) | None => drop(fields.remove("resourceVersion")),
+        }
+    }
 }
 
 /// Those of a kind that are asked for, in pages if so asked.

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::{Method, request::Parts};
+use serde_json::Value;
 
-use super::kinds::Resource;
+use super::{
+    kinds::Resource,
+    refusal::{FieldError, Refusal},
+};
 
 /// A request, taken apart.
 #[derive(Clone, Debug)]
@@ -124,6 +128,26 @@ impl Request {
     /// Whether the server knows all that is asked for.
     pub fn is_understood(&self) -> bool {
         self.query.keys().all(|name| PARAMETERS.contains(&name.as_str()))
+    }
+
+    /// Whether the write is only tried. Deletions say so in their bodies.
+    pub fn is_dry_run(&self) -> Result<bool, Refusal> {
+        let body: Option<Value> = (self.method == Method::DELETE)
+            .then(|| serde_json::from_slice(&self.body).ok())
+            .flatten();
+        let told = match (
+            self.parameter("dryRun"),
+            body.as_ref().and_then(|b| b.get("dryRun")),
+        ) {
+            (Some(told), _) => vec![Value::from(told)],
+            (None, Some(Value::Array(told))) => told.clone(),
+            (None, _) => Vec::new(),
+        };
+        if told.iter().all(|v| v == "All") {
+            return Ok(!told.is_empty());
+        }
+        let error = FieldError::not_supported("dryRun", &Value::from(told), &["All".into()]);
+        Err(Refusal::invalid("meta.k8s.io", "Options", "", &[error]))
     }
 
     /// A parameter, unless it is empty.

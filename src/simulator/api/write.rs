@@ -222,6 +222,17 @@ impl Writer<'_> {
         let mut object = self.shaped(parse(&request.body)?, Origin::Body, request)?;
         self.check_namespace(&mut object)?;
         let has_revision = metadata(&object, "resourceVersion").is_some();
+        let object = self.made(object)?;
+        if has_revision {
+            return Err(Refusal::internal(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        self.insert(object)
+    }
+
+    /// A new object as it is stored.
+    fn made(&mut self, mut object: Value) -> Result<Value, Refusal> {
         self.prepare(&mut object);
         if let Some(built_in) = self.kind.built_in() {
             // A Job selects by its UID, which it has only now.
@@ -230,15 +241,12 @@ impl Writer<'_> {
                 .map_err(|e| Refusal::internal(e.to_string()))?;
         }
         self.check(&object, None)?;
-        if has_revision {
-            return Err(Refusal::internal(
-                "resourceVersion should not be set on objects to be created",
-            ));
-        }
-        let name = metadata(&object, "name")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
+        Ok(object)
+    }
+
+    fn insert(&mut self, object: Value) -> Result<Written, Refusal> {
+        let name = metadata(&object, "name").and_then(Value::as_str);
+        let name = name.unwrap_or_default().to_owned();
         let key = self.key(&name);
         if self.storage.objects.contains_key(&key) {
             return Err(Refusal::already_exists(&self.place.resource, &name));
@@ -312,7 +320,14 @@ impl Writer<'_> {
             Origin::Body => Some(self.told(parse(&request.body)?, origin, request, name)?),
             Origin::Patch => None,
         };
-        let (key, old) = self.existing(name)?;
+        let found = self.existing(name);
+        let body = match (body, &found, part) {
+            (Some(body), Err(_), Part::Main) if self.kind.built_in().is_some_and(|b| b.made_by_put) => {
+                return self.make_by_put(body, name);
+            }
+            (body, ..) => body,
+        };
+        let (key, old) = found?;
         let mut new = if let Some(body) = body {
             body
         } else {
@@ -335,21 +350,37 @@ impl Writer<'_> {
         if new != old {
             self.check(&new, Some(&old))?;
         }
+        let document = self.store(&key, &old, new);
+        self.aftermath(&key);
+        Ok(Written { code: 200, document })
+    }
+
+    /// Stores a changed object, and returns what the client is told.
+    fn store(&mut self, key: &Key, old: &Value, new: Value) -> Value {
         let going = metadata(&new, "deletionTimestamp").is_some() && !is_held(&new);
         let is_given_time = metadata(&new, "deletionGracePeriodSeconds").and_then(Value::as_i64) > Some(0);
-        let document = if going && !is_given_time {
+        if going && !is_given_time {
             // The last finalizer went away: what watches see last is the object as it was stored.
-            self.storage.remove(&key, self.now);
+            self.storage.remove(key, self.now);
             new
-        } else if new == old {
+        } else if new == *old {
             // A write that changes nothing makes no event and no new revision.
             new
         } else {
-            let stored = self.storage.put(&key, new);
+            let stored = self.storage.put(key, new);
             stored.as_ref().clone()
-        };
-        self.aftermath(&key);
-        Ok(Written { code: 200, document })
+        }
+    }
+
+    /// PUT of what is not there. A revision in the body does not matter, a UID does.
+    fn make_by_put(&mut self, mut object: Value, name: &str) -> Result<Written, Refusal> {
+        self.check_namespace(&mut object)?;
+        if let Some(uid) = metadata(&object, "uid").and_then(Value::as_str) {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
+            return Err(Refusal::conflict_because(&self.place.resource, name, &why));
+        }
+        let object = self.made(object)?;
+        self.insert(object)
     }
 
     /// Whether the client knows the newest revision, if it says which it knows.
