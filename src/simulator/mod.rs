@@ -2,7 +2,7 @@
 //!
 //! [`openshift`] decides (pure: objects and the time in, writes out), [`prepare`] and [`driver`] talk to the API.
 //! [`scenario`] says which cluster it is and what happens to it, [`prometheus`] what its monitoring answers; both are pure
-//! as well. A [`rehearsal`] tells what became of somebody's manifests on it.
+//! as well. [`argo`] stands in for the controller of Argo Workflows. A [`rehearsal`] tells what became of somebody's manifests on it.
 
 pub mod api;
 pub mod argo;

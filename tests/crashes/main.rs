@@ -36,12 +36,40 @@ const LIVES: [Fault; 5] = [
 const DIES: [Fault; 2] = [Fault::KillBefore, Fault::KillAfter];
 /// In a run with many faults there is one at every so many writes: the last is over by then.
 const APART: u64 = 10;
-/// By default every so many cases of those with one fault, or two, are played.
-const STRIDE: usize = 40;
 
-/// Whether every single case is to be played: `CRASHES=all`.
-fn all() -> bool {
-    std::env::var("CRASHES").is_ok_and(|v| v == "all")
+/// How much is played, by the environment variable `CRASHES`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// By default: every write meets a fault that kills and one that does not; in the first story of all it meets every
+    /// fault. Many faults a run, and a few runs with one fault or two.
+    Sample,
+    /// `many`: every write meets every fault, in every story; many faults a run, and some runs with one or two.
+    Many,
+    /// `all`: besides, every fault alone, and every fault with a kill while its recovery is under way. Takes an hour.
+    All,
+}
+
+impl Effort {
+    fn asked_for() -> Self {
+        match std::env::var("CRASHES").as_deref() {
+            Ok("all") => Self::All,
+            Ok("many") => Self::Many,
+            Ok(other) => panic!("CRASHES={other} is neither many nor all"),
+            Err(_) => Self::Sample,
+        }
+    }
+
+    /// The cases of a story; `is_first`: of the one that is played most.
+    fn cases(self, writes: u64, is_first: bool) -> Vec<Vec<(u64, Fault)>> {
+        let every = |step: usize| singles(writes).into_iter().chain(pairs(writes)).step_by(step);
+        let combined = |all| combined(writes, all).into_iter();
+        match (self, is_first) {
+            (Self::Sample, true) => combined(true).chain(every(101)).collect(),
+            (Self::Sample, false) => combined(false).collect(),
+            (Self::Many, _) => combined(true).chain(every(40)).collect(),
+            (Self::All, _) => combined(true).chain(every(1)).collect(),
+        }
+    }
 }
 
 /// One fault, at each write.
@@ -51,12 +79,13 @@ fn singles(writes: u64) -> Vec<Vec<(u64, Fault)>> {
 }
 
 /// The same with many faults in a run. Those that kill are apart from the others: a new operator looks at everything anew,
-/// and would mend what the old one left undone.
-fn combined(writes: u64) -> Vec<Vec<(u64, Fault)>> {
+/// and would mend what the old one left undone. Without `all`, each write meets one of either.
+fn combined(writes: u64, all: bool) -> Vec<Vec<(u64, Fault)>> {
     let groups = [LIVES.as_slice(), DIES.as_slice()];
     let runs = groups.into_iter().flat_map(|faults| {
         (0..APART).flat_map(move |first| {
-            (0..faults.len()).map(move |turn| {
+            let turns = (0..faults.len()).map(move |turn| turn + usize::try_from(first).unwrap());
+            turns.take(if all { faults.len() } else { 1 }).map(move |turn| {
                 let at = (0..).map(|i| first + 1 + i * APART).take_while(|w| *w <= writes);
                 let faults = faults.iter().cycle().skip(turn);
                 at.zip(faults.copied()).collect::<Vec<_>>()
@@ -77,20 +106,14 @@ fn pairs(writes: u64) -> Vec<Vec<(u64, Fault)>> {
     each.collect()
 }
 
-fn sample(cases: Vec<Vec<(u64, Fault)>>) -> Vec<Vec<(u64, Fault)>> {
-    let step = if all() { 1 } else { STRIDE };
-    cases.into_iter().step_by(step).collect()
-}
-
 #[rstest]
 fn an_upgrade_ends_the_same_whatever_happens_to_a_write(
     #[values(Story::Succeeds, Story::Rejected, Story::Aborted, Story::TimedOut)] story: Story,
     #[values(EngineChoice::Embedded, EngineChoice::Argo)] engine: EngineChoice,
 ) {
     let sweep = Sweep::new(story, engine);
-    let mut cases = combined(sweep.writes());
-    cases.extend(sample(singles(sweep.writes())));
-    cases.extend(sample(pairs(sweep.writes())));
+    let is_first = (story, engine) == (Story::Succeeds, EngineChoice::Embedded);
+    let cases = Effort::asked_for().cases(sweep.writes(), is_first);
     sweep.play(cases);
 }
 

@@ -35,6 +35,9 @@ const VOLATILE: [&str; 15] = [
 /// The one time in a text that is not a time of the plan: when the job really started.
 const STARTED: &str = "Upgrade started at ";
 
+/// The kind without a status subresource: its generation counts the writes of its status, too, and not only what is wanted of it.
+const WITHOUT_STATUS: &str = "workflows/";
+
 /// The objects, by kind and name, as they are to be compared.
 pub fn comparable(objects: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     let aliases = Aliases::of(objects);
@@ -42,8 +45,14 @@ pub fn comparable(objects: &BTreeMap<String, Value>) -> BTreeMap<String, Value> 
         let kind = key.split('/').next().unwrap_or_default();
         !LEFT_OUT.contains(&kind)
     });
-    kept.map(|(key, object)| (aliases.apply(key), aliases.without_volatile(object)))
-        .collect()
+    let kept = kept.map(|(key, object)| {
+        let mut object = aliases.without_volatile(object);
+        if key.starts_with(WITHOUT_STATUS) {
+            remove(&mut object, "metadata.generation");
+        }
+        (aliases.apply(key), object)
+    });
+    kept.collect()
 }
 
 /// UIDs are numbered by the API server, also for creates that are refused, and the names of hooks' Jobs contain a hash of

@@ -210,13 +210,11 @@ impl Sweep {
     /// What is wrong with a case, and how to play it again.
     pub fn report(&self, case: &Case) -> String {
         let mut text = String::new();
-        for (write, fault) in &case.faults {
+        for (i, (write, fault)) in case.faults.iter().enumerate() {
             let index = usize::try_from(*write).unwrap() - 1;
-            let what = self
-                .undisturbed
-                .writes
-                .get(index)
-                .map_or("beyond the last", String::as_str);
+            let what = self.undisturbed.writes.get(index).filter(|_| i == 0);
+            // What comes after a fault is no longer what came in the undisturbed run.
+            let what = what.map_or("as the replay shows it", String::as_str);
             let _ = writeln!(text, "write {write} ({what}) met {fault:?}");
         }
         for line in self.check(case) {
