@@ -131,7 +131,7 @@ async fn the_whole_spec_but_desired_update_follows_template_and_overlays_and_is_
         until_channel(s, "fast-4.18").await;
         let message = until_said(s, VERSION, "Applied", "True/Applied").await;
         assert!(message.contains("the next overlay is due at") && message.contains("channel fast-4.18 → stable-4.19"));
-        assert_eq!(until_said(s, VERSION, "Valid", "True/Valid").await, "");
+        assert_eq!(until_said(s, VERSION, "Valid", "True/Valid").await, "template and overlays are valid");
         let spec = serde_json::to_value(&s.cluster_version().await.spec).unwrap();
         let expected = json!({"clusterID": before.spec.cluster_id, "channel": "fast-4.18", "overrides": [core], "desiredUpdate": desired});
         assert_eq!(spec, expected);

@@ -129,7 +129,7 @@ fn the_peer_stops_a_started_job_where_it_is() {
 
 #[test]
 fn what_has_ended_is_left_alone() {
-    let over = json!({"status": {"conditions": [{"type": "Succeeded", "status": "True", "reason": "Succeeded", "message": "",
+    let over = json!({"status": {"conditions": [{"type": "Succeeded", "status": "True", "reason": "Succeeded", "message": "the upgrade is done",
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
     let mut bench = Bench::new(job("j", over));
     bench.world.outside = peer();

@@ -1,7 +1,7 @@
 //! What was really written, from the API server's audit log: each request once, with its body.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{BufRead, BufReader},
     path::Path,
@@ -75,8 +75,11 @@ struct Status {
 }
 
 /// All requests that write, in the order of their answers; and what was forbidden, reads included.
+///
+/// An API server that has just started forbids for a moment what it allows as soon as it has read the roles: that is no
+/// lack of rights.
 pub fn read(log: &Path) -> (Vec<Request>, Vec<String>) {
-    let (mut writes, mut forbidden) = (Vec::new(), Vec::new());
+    let (mut writes, mut forbidden, mut allowed) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     let file = BufReader::new(File::open(log).expect("opening the audit log"));
     for line in file.lines() {
         let text = line.expect("reading the audit log");
@@ -85,16 +88,17 @@ pub fn read(log: &Path) -> (Vec<Request>, Vec<String>) {
             continue;
         };
         let code = line.response_status.map_or(0, |s| s.code);
-        if line
+        let path = line.request_uri.split('?').next().unwrap_or_default();
+        let request = format!("{}: {} {path}", line.user.username, line.verb);
+        match line
             .annotations
             .get("authorization.k8s.io/decision")
-            .is_some_and(|d| d == "forbid")
+            .map(String::as_str)
         {
-            forbidden.push(format!(
-                "{}: {} {}",
-                line.user.username, line.verb, line.request_uri
-            ));
-        }
+            Some("forbid") => forbidden.insert(request),
+            Some("allow") => allowed.insert(request),
+            _ => false,
+        };
         let Some(object) = line.object_ref else { continue };
         if !matches!(line.verb.as_str(), "create" | "patch" | "update" | "delete") {
             continue;
@@ -123,7 +127,7 @@ pub fn read(log: &Path) -> (Vec<Request>, Vec<String>) {
             at: line.request_received_timestamp,
         });
     }
-    (writes, forbidden)
+    (writes, forbidden.difference(&allowed).cloned().collect())
 }
 
 impl Request {
