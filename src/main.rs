@@ -80,7 +80,7 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
         Command::Crds(args) => cli::crds::run(&args).map_err(|e| e.to_string())?,
         Command::NextRuns(args) => cli::next_runs::run(&args).map_err(|e| e.to_string())?,
         Command::Rehearse(args) => return cli::rehearse::run(&args).map_err(|e| e.to_string()),
-        Command::Render(args) => print!("{}", cli::render::run(&args).map_err(|e| e.to_string())?),
+        Command::Render(args) => cli::render::run(&args).map_err(|e| e.to_string())?,
     }
     Ok(ExitCode::SUCCESS)
 }

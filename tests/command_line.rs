@@ -55,3 +55,50 @@ fn help_is_an_answer(#[case] args: &[&str]) {
     assert_eq!((code, error.as_str()), (Some(0), ""));
     assert!(!out.is_empty());
 }
+
+/// As in `upgrade-operator … | head`: no error, no panic, and nothing on standard error.
+#[rstest]
+#[case(&["crds"])]
+#[case(&["next-runs", "--cron", "@daily", "--count", "10000"])]
+#[case(&["next-runs", "-f", "docs/examples/cluster-upgrade.yaml", "-o", "json"])]
+#[case(&["rehearse", "--for", "7d"])]
+#[case(&["rehearse", "--for", "7d", "-o", "json"])]
+fn a_reader_that_has_seen_enough_is_no_error(#[case] args: &[&str]) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = std::process::Command::new(assert_cmd::cargo::cargo_bin("upgrade-operator"))
+        .args(args)
+        .env_remove("RUST_LOG")
+        .stdout(writer)
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), error.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn the_documented_commands_print_what_is_documented() {
+    let text = include_str!("../docs/next-runs.md");
+    let blocks = text
+        .split("```console\n$ upgrade-operator ")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let mut checked = 0;
+    for block in blocks {
+        let (command, expected) = block.split_once('\n').unwrap();
+        // The one argument with spaces is in quotes.
+        let arguments = command.split('\'').enumerate().flat_map(|(i, part)| match i % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        });
+        let arguments: Vec<String> = arguments.collect();
+        let (code, out, error) = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(
+            (code, out.as_str(), error.as_str()),
+            (Some(0), expected, ""),
+            "{command}"
+        );
+        checked += 1;
+    }
+    assert_eq!(checked, 2);
+}

@@ -8,6 +8,7 @@ use std::{
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Map, Value};
 
+use super::terminal;
 use crate::api;
 
 /// Print the CustomResourceDefinitions as one stream of YAML.
@@ -46,16 +47,10 @@ pub enum Error {
 /// Runs `upgrade-operator crds`.
 pub fn run(args: &Args) -> Result<(), Error> {
     match &args.out {
-        None => print(&yaml()?),
+        None => terminal::stdout()
+            .write_all(yaml()?.as_bytes())
+            .map_err(Error::Print),
         Some(folder) => write_files(folder),
-    }
-}
-
-fn print(text: &str) -> Result<(), Error> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // The reader has seen enough, as in `crds | head`.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(Error::Print),
     }
 }
 

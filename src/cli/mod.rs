@@ -5,6 +5,7 @@ pub mod manifests;
 pub mod next_runs;
 pub mod rehearse;
 pub mod render;
+pub mod review;
 pub mod run;
 pub mod simulate_openshift;
 pub mod terminal;

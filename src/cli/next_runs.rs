@@ -6,16 +6,20 @@ use std::{
 };
 
 use jiff::{Timestamp, tz::TimeZone};
-use kube::ResourceExt;
-use serde::Serialize;
+use kube::{Resource, ResourceExt};
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::manifests::{Location, Manifest, Manifests, Problem};
+use super::{
+    manifests::{Location, Manifest, Manifests, Problem},
+    review, terminal,
+};
 use crate::{
-    api::{UpgradeConfig, UpgradeSuspensionWindow, upgrade_config},
+    api::{UpgradeConfig, UpgradeSuspensionWindow, upgrade_config, validation},
     schedule::{
         Parsed, Schedule, ScheduleError, ZoneError, Zones,
         forecast::{Verdict, forecast},
     },
+    simulator::api::Review,
     text,
 };
 
@@ -83,6 +87,16 @@ pub enum Error {
         /// What is wrong.
         problem: Box<ScheduleError>,
     },
+    /// The API server would refuse an object, or the operator would not serve it.
+    #[error("{location}: {object} {problem}")]
+    Object {
+        /// Where it stands.
+        location: Location,
+        /// Kind and name.
+        object: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// Nothing to look at.
     #[error("there is no UpgradeConfig in the files; give -f files or folders that hold one, or --cron")]
     NoConfig,
@@ -108,8 +122,17 @@ struct Configs {
 #[derive(Debug, Serialize)]
 struct Config {
     name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
     #[serde(flatten)]
     runs: Runs,
+}
+
+impl Config {
+    fn title(&self) -> String {
+        let namespace = self.namespace.iter().map(|n| format!("{n}/"));
+        namespace.chain([self.name.clone()]).collect()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -130,7 +153,7 @@ struct Run {
 pub fn run(args: &Args) -> Result<(), Error> {
     // A question about the future without a time means from now on; everything below is given its time.
     let from = args.from.unwrap_or_else(Timestamp::now);
-    write(args, from, &mut io::stdout().lock(), &mut io::stderr().lock())
+    write(args, from, &mut terminal::stdout(), &mut io::stderr().lock())
 }
 
 fn write(args: &Args, from: Timestamp, out: &mut impl Write, warn: &mut impl Write) -> Result<(), Error> {
@@ -146,12 +169,12 @@ fn write(args: &Args, from: Timestamp, out: &mut impl Write, warn: &mut impl Wri
         let runs = upcoming(&parsed, from, usize::from(args.count), |_, _| {
             (Verdict::WillRun, String::new())
         });
-        print(args.output, &runs, &[("", &runs)], out, warn)
+        print(args.output, &runs, &[(String::new(), &runs)], out, warn)
     } else {
         let all = Configs {
             configs: of_files(args, &zones, from, warn)?,
         };
-        let named: Vec<(&str, &Runs)> = all.configs.iter().map(|c| (c.name.as_str(), &c.runs)).collect();
+        let named: Vec<(String, &Runs)> = all.configs.iter().map(|c| (c.title(), &c.runs)).collect();
         print(args.output, &all, &named, out, warn)
     }
 }
@@ -172,34 +195,94 @@ fn of_files(
             }
         }
     }
-    let windows = objects
-        .iter()
-        .filter(|m| m.is::<UpgradeSuspensionWindow>())
-        .map(Manifest::parse);
-    let windows: Vec<UpgradeSuspensionWindow> = windows.collect::<Result<_, Problem>>()?;
-    let configs = objects.iter().filter(|m| m.is::<UpgradeConfig>());
-    let configs: Vec<(Location, UpgradeConfig)> = configs
-        .map(|m| Ok((m.location.clone(), m.parse()?)))
-        .collect::<Result<_, Problem>>()?;
+    let windows: Vec<(Location, UpgradeSuspensionWindow)> = served(&objects, warn)?;
+    let configs: Vec<(Location, UpgradeConfig)> = served(&objects, warn)?;
+    for (location, window) in &windows {
+        refuse(location, window, &validation::upgrade_suspension_window(window))?;
+    }
+    let windows: Vec<UpgradeSuspensionWindow> = windows.into_iter().map(|(_, window)| window).collect();
     if configs.is_empty() {
         return Err(Error::NoConfig);
     }
     configs
-        .into_iter()
-        .map(|(location, config)| {
-            let name = config.name_any();
-            let parsed = Schedule::parse(&config.spec.schedule, zones).map_err(|problem| Error::Config {
-                location,
-                name: name.clone(),
-                problem: Box::new(problem),
-            })?;
-            let runs = upcoming(&parsed, from, usize::from(args.count), |run, zone| {
-                let expected = forecast(&config, &windows, run, zone);
-                (expected.verdict, expected.reason)
-            });
-            Ok(Config { name, runs })
-        })
+        .iter()
+        .map(|(location, config)| of_config(args, location, config, &windows, zones, from))
         .collect()
+}
+
+fn of_config(
+    args: &Args,
+    location: &Location,
+    config: &UpgradeConfig,
+    windows: &[UpgradeSuspensionWindow],
+    zones: &Zones,
+    from: Timestamp,
+) -> Result<Config, Error> {
+    let parsed = Schedule::parse(&config.spec.schedule, zones).map_err(|problem| Error::Config {
+        location: location.clone(),
+        name: config.name_any(),
+        problem: Box::new(problem),
+    })?;
+    refuse(location, config, &validation::upgrade_config(config, &[], None))?;
+    let runs = upcoming(&parsed, from, usize::from(args.count), |run, zone| {
+        let expected = forecast(config, windows, run, zone);
+        (expected.verdict, expected.reason)
+    });
+    Ok(Config {
+        name: config.name_any(),
+        namespace: config.namespace(),
+        runs,
+    })
+}
+
+/// The objects of a kind, if the API server takes them all.
+fn served<K>(objects: &[Manifest], warn: &mut impl Write) -> Result<Vec<(Location, K)>, Error>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let mut found = Vec::new();
+    for manifest in objects.iter().filter(|m| m.is::<K>()) {
+        let refused = |problem| Error::Object {
+            location: manifest.location.clone(),
+            object: format!("{} {}", K::kind(&()), manifest.object.name_any()),
+            problem,
+        };
+        // What cannot even be read is told in fewer words than a schema has.
+        let object = manifest.parse()?;
+        match review::review(manifest) {
+            Review::Taken { .. } => {}
+            Review::UnknownKind => {
+                let version = manifest.object.types.as_ref().map(|t| t.api_version.as_str());
+                let (version, served) = (version.unwrap_or_default(), K::api_version(&()));
+                let problem = format!("is of {version}, which is not served; write {served}");
+                return Err(refused(problem));
+            }
+            Review::Refused(problems) => {
+                return Err(refused(format!("is not valid: {}", problems.join("; "))));
+            }
+        }
+        if let Some(warning) = review::unknown_fields(manifest) {
+            writeln!(warn, "warning: {warning}")?;
+        }
+        found.push((manifest.location.clone(), object));
+    }
+    Ok(found)
+}
+
+/// An object with problems would not be served.
+fn refuse<K: Resource<DynamicType = ()>>(
+    location: &Location,
+    object: &K,
+    problems: &[validation::Problem],
+) -> Result<(), Error> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Object {
+        location: location.clone(),
+        object: format!("{} {}", K::kind(&()), object.name_any()),
+        problem: format!("is not valid: {}", validation::summary(problems)),
+    })
 }
 
 fn upcoming(
@@ -236,7 +319,7 @@ fn upcoming(
 fn print(
     output: Output,
     document: &impl Serialize,
-    schedules: &[(&str, &Runs)],
+    schedules: &[(String, &Runs)],
     out: &mut impl Write,
     warn: &mut impl Write,
 ) -> Result<(), Error> {
@@ -274,219 +357,4 @@ fn print(
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: Args,
-    }
-
-    /// Standard output and standard error.
-    fn answer(args: &[&str]) -> Result<(String, String), String> {
-        let args = Cli::try_parse_from([&["next-runs", "--from", "2026-11-20T00:00:00Z"], args].concat())
-            .map_err(|e| e.to_string())?
-            .args;
-        let (mut out, mut warn) = (Vec::new(), Vec::new());
-        write(&args, args.from.unwrap(), &mut out, &mut warn).map_err(|e| e.to_string())?;
-        Ok((String::from_utf8(out).unwrap(), String::from_utf8(warn).unwrap()))
-    }
-
-    fn json_of(args: &[&str]) -> Value {
-        serde_json::from_str(&answer(&[args, &["-o", "json"]].concat()).unwrap().0).unwrap()
-    }
-
-    #[test]
-    fn an_expression_is_answered_as_the_contract_says() {
-        let got = json_of(&[
-            "--cron",
-            "0 22 * * 2",
-            "--location",
-            "Europe/Zurich",
-            "--count",
-            "1",
-        ]);
-        assert_eq!(
-            got,
-            json!({"runs": [{"time": "2026-11-24T21:00:00Z", "local": "2026-11-24T22:00:00+01:00", "isoWeek": 48,
-                "verdict": "WillRun", "reason": ""}]})
-        );
-        let got = json_of(&["--cron", "0 22 * * 2", "--iso-week", "@odd", "--count", "1"]);
-        assert_eq!(got["runs"][0]["local"], "2026-12-01T22:00:00+00:00");
-    }
-
-    #[test]
-    fn an_expression_that_never_fires_is_an_empty_answer_with_a_warning() {
-        let (out, warn) = answer(&["--cron", "30 2 31 2 *", "-o", "json"]).unwrap();
-        assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["runs"], json!([]));
-        assert!(warn.starts_with("warning: the schedule never fires"), "{warn}");
-    }
-
-    #[test]
-    fn configs_in_files_are_answered_with_verdicts() {
-        let dir = tempfile::tempdir().unwrap();
-        let manifests = r#"
-apiVersion: managedupgrade.appuio.io/v1beta1
-kind: UpgradeConfig
-metadata: {name: a, labels: {team: a}}
-spec:
-  schedule: {cron: "0 22 * * 2", location: Europe/Zurich}
-  jobTemplate: {metadata: {labels: {tier: prod}}, spec: {}}
----
-apiVersion: managedupgrade.appuio.io/v1beta1
-kind: UpgradeConfig
-metadata: {name: b}
-spec:
-  schedule: {cron: "0 22 * * 2", suspend: true}
-  jobTemplate: {spec: {}}
----
-apiVersion: managedupgrade.appuio.io/v1beta1
-kind: UpgradeSuspensionWindow
-metadata: {name: freeze, namespace: other}
-spec: {start: "2026-12-01T00:00:00Z", end: "2026-12-02T00:00:00Z", reason: release, jobSelector: {matchLabels: {tier: prod}}}
----
-apiVersion: v1
-kind: ConfigMap
-"#;
-        std::fs::write(dir.path().join("all.yaml"), manifests).unwrap();
-        let dir = dir.path().to_str().unwrap();
-        let got = json_of(&["-f", dir, "--count", "2"]);
-        let verdicts: Vec<(&Value, Vec<&Value>)> = got["configs"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|c| {
-                (
-                    &c["name"],
-                    c["runs"]
-                        .as_array()
-                        .unwrap()
-                        .iter()
-                        .map(|r| &r["verdict"])
-                        .collect(),
-                )
-            })
-            .collect();
-        assert_eq!(
-            verdicts,
-            [
-                (&json!("a"), vec![&json!("WillRun"), &json!("Suspended")]),
-                (
-                    &json!("b"),
-                    vec![&json!("ScheduleSuspended"), &json!("ScheduleSuspended")]
-                ),
-            ]
-        );
-        let reason = got["configs"][0]["runs"][1]["reason"].as_str().unwrap();
-        assert!(reason.contains("freeze (release)"), "{reason}");
-        let (text, _) = answer(&["-f", dir, "--count", "1"]).unwrap();
-        assert!(
-            text.starts_with("UpgradeConfig a\nTue 2026-11-24 22:00 (Europe/Zurich)"),
-            "{text}"
-        );
-    }
-
-    /// What the operator shows in `status.nextPossibleSchedules`, before anything was pinned.
-    fn shown_by_the_operator(config: &Value, windows: &[Value]) -> Vec<(Value, Value, Value)> {
-        let world = crate::world::World {
-            pools: vec![serde_json::from_value(json!({"metadata": {"name": "worker"}, "spec": {}})).unwrap()],
-            windows: windows
-                .iter()
-                .map(|w| serde_json::from_value(w.clone()).unwrap())
-                .collect(),
-            ..Default::default()
-        };
-        let settings = crate::pinning::ConfigSettings {
-            zones: Zones::bundled("").unwrap(),
-        };
-        let config = serde_json::from_value(config.clone()).unwrap();
-        let now = "2026-11-20T00:00:00Z".parse().unwrap();
-        let status = crate::pinning::decide(&config, &world, now, &settings).status;
-        let shown = status.next_possible_schedules.iter();
-        shown
-            .map(|n| {
-                (
-                    json!(n.time),
-                    json!(n.verdict),
-                    json!(n.reason.clone().unwrap_or_default()),
-                )
-            })
-            .collect()
-    }
-
-    #[rstest]
-    #[case::plain(json!({"cron": "0 22 * * 2"}))]
-    #[case::odd_weeks_in_a_zone(json!({"cron": "0 22 * * 2", "isoWeek": "@odd", "location": "Europe/Zurich"}))]
-    #[case::a_zone_in_the_expression(json!({"cron": "TZ=Asia/Tokyo 30 2 * * *"}))]
-    #[case::suspended(json!({"cron": "0 22 * * 2", "suspend": true}))]
-    #[case::rare(json!({"cron": "0 0 29 2 *"}))]
-    #[case::never(json!({"cron": "30 2 31 2 *"}))]
-    fn the_operator_shows_the_same_runs_and_verdicts(#[case] schedule: Value) {
-        let config = json!({
-            "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "UpgradeConfig",
-            "metadata": {"name": "c", "namespace": "ns", "labels": {"team": "a"},
-                "creationTimestamp": "2026-11-01T00:00:00Z"},
-            "spec": {"schedule": schedule, "jobTemplate": {"metadata": {"labels": {"tier": "prod"}}, "spec": {}}},
-        });
-        let window = |name: &str, start: &str, end: &str, selector: &str, labels: Value| {
-            let mut window = json!({
-                "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "UpgradeSuspensionWindow",
-                "metadata": {"name": name, "namespace": "ns"}, "spec": {"start": start, "end": end, "reason": name},
-            });
-            window["spec"][selector] = json!({"matchLabels": labels});
-            window
-        };
-        let windows = [
-            window(
-                "by-config",
-                "2026-12-01T00:00:00Z",
-                "2026-12-09T00:00:00Z",
-                "configSelector",
-                json!({"team": "a"}),
-            ),
-            window(
-                "by-job",
-                "2026-12-20T00:00:00Z",
-                "2027-01-06T00:00:00Z",
-                "jobSelector",
-                json!({"tier": "prod"}),
-            ),
-            window(
-                "of-others",
-                "2026-11-01T00:00:00Z",
-                "2036-11-09T00:00:00Z",
-                "configSelector",
-                json!({"team": "b"}),
-            ),
-        ];
-        let dir = tempfile::tempdir().unwrap();
-        for (n, object) in std::iter::once(&config).chain(&windows).enumerate() {
-            std::fs::write(dir.path().join(format!("{n}.json")), object.to_string()).unwrap();
-        }
-        let answer = json_of(&["-f", dir.path().to_str().unwrap()]);
-        let runs = answer["configs"][0]["runs"].as_array().unwrap().iter();
-        let runs: Vec<_> = runs
-            .map(|r| (r["time"].clone(), r["verdict"].clone(), r["reason"].clone()))
-            .collect();
-        assert_eq!(runs, shown_by_the_operator(&config, &windows));
-    }
-
-    #[rstest]
-    #[case(&["--cron", "0 22 * * 7"], "day of week")]
-    #[case(&["--cron", "0 22 * * 2", "--location", "+02:00"], "is an offset")]
-    #[case(&["--cron", "0 22 * * 2", "--default-location", "Nowhere"], "cannot use --default-location")]
-    #[case(&["--cron", "0 22 * * 2", "--count", "0"], "--count")]
-    #[case(&["--cron", "0 22 * * 2", "--from", "tomorrow"], "--from")]
-    #[case(&["--cron", "0 22 * * 2", "-f", "x"], "cannot be used with")]
-    #[case(&[], "required")]
-    #[case(&["-f", "/does/not/exist"], "cannot read")]
-    fn wrong_input_is_refused(#[case] args: &[&str], #[case] expected: &str) {
-        let error = answer(args).unwrap_err();
-        assert!(error.contains(expected), "{error}");
-    }
-}
+mod tests;

@@ -256,7 +256,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     } else {
         Colours::Off
     };
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     let streams = Streams {
         out: &mut out,
         colours,

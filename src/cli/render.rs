@@ -1,11 +1,17 @@
 //! `upgrade-operator render`: the workflow of an UpgradeJob, before it runs.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, api::DynamicObject};
 
-use super::manifests::{Manifests, Problem};
+use super::{
+    manifests::{Manifests, Problem},
+    terminal,
+};
 use crate::{
     api::{UpgradeJob, UpgradeJobHook, job_config::WorkflowConfig},
     engine::{self, Engine, RenderError, RunContext, TEMPLATE_KEY, argo::Argo},
@@ -93,10 +99,17 @@ pub enum Error {
     /// A bug: the workflow cannot be written as YAML.
     #[error("cannot write the workflow as YAML: {0}")]
     Yaml(#[from] serde_yaml::Error),
+    /// Standard output is gone.
+    #[error("cannot write the workflow: {0}")]
+    Print(#[from] io::Error),
 }
 
-/// What `upgrade-operator render` prints.
-pub fn run(args: &Args) -> Result<String, Error> {
+/// Prints the workflow.
+pub fn run(args: &Args) -> Result<(), Error> {
+    Ok(terminal::stdout().write_all(rendered(args)?.as_bytes())?)
+}
+
+fn rendered(args: &Args) -> Result<String, Error> {
     let mut manifests = Manifests::load(&args.files);
     if !manifests.problems.is_empty() {
         return Err(manifests.problems.swap_remove(0).into());
@@ -214,7 +227,7 @@ spec: {events: [Start]}
         let all = ["render", "--engine", "argo", "-f", path]
             .into_iter()
             .chain(more.iter().copied());
-        run(&Cli::try_parse_from(all).unwrap().args)
+        rendered(&Cli::try_parse_from(all).unwrap().args)
     }
 
     fn task_names(yaml: &str) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! `upgrade-operator simulate-openshift`: OpenShift's operators for a cluster that has only an API server.
 
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 
 use clap::Args;
 use jiff::SignedDuration;
@@ -11,6 +11,7 @@ use kube::{
 use semver::Version;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::terminal;
 use crate::{
     api::duration::GoDuration,
     clock::Clock,
@@ -182,7 +183,8 @@ async fn simulate(args: &SimulateOpenshift, client: Client) -> Result<(), Error>
         idle: Simulation::IDLE,
     };
     let tell = |news| match news {
-        News::Ready => println!("simulated cluster is ready"),
+        // Who does not read it does not wait for it.
+        News::Ready => drop(writeln!(terminal::stdout(), "simulated cluster is ready")),
         // A real API server cannot be told to go.
         News::ApiServerAway(_) => {}
     };

@@ -25,6 +25,7 @@ mod patch;
 mod read;
 mod refusal;
 mod request;
+mod review;
 mod schema;
 mod selector;
 mod storage;
@@ -62,7 +63,7 @@ use self::{
     watch::Watch,
     write::{Part, Writer, Written},
 };
-pub use self::{faults::Fault, journal::Entry, kinds::Kinds, traffic::Logged};
+pub use self::{faults::Fault, journal::Entry, kinds::Kinds, review::Review, traffic::Logged};
 use crate::clock::Clock;
 
 /// Whose client it is.

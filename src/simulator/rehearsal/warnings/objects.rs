@@ -11,7 +11,7 @@ use crate::{
         NodeForceDrain, UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow, cluster_version,
         validation::{self, Problem},
     },
-    cli::manifests::Manifest,
+    cli::{manifests::Manifest, review},
     simulator::rehearsal::Story,
 };
 
@@ -64,6 +64,13 @@ pub(super) fn warnings(story: &Story<'_>, input: Input<'_>) -> Vec<String> {
         &taken,
         validation::cluster_version,
     ));
+    all.extend(
+        input
+            .manifests
+            .iter()
+            .filter(|m| taken(m))
+            .filter_map(review::unknown_fields),
+    );
     all.extend(elsewhere(input));
     all
 }
