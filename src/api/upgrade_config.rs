@@ -227,9 +227,15 @@ pub struct UpgradeConfigStatus {
     /// Run instant of the newest run that was decided (a job was created, or the run was skipped or missed).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scheduled_upgrade: Option<Time>,
+    /// All runs up to this instant were decided; later ones where `recentRuns` says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_until: Option<Time>,
     /// The next ten runs.
     #[serde(default)]
     pub next_possible_schedules: Vec<NextPossibleSchedule>,
+    /// What became of the newest twenty runs that were decided, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recent_runs: Vec<RecentRun>,
     /// Conditions `Valid`, `Suspended`, `Scheduled`, `RunMissed`, `ChannelChangeAhead`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
@@ -248,6 +254,22 @@ pub struct NextPossibleSchedule {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// One run that was decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecentRun {
+    /// The run instant.
+    pub time: Time,
+    /// `JobCreated`, `Suspended` (by a window), `ScheduleSuspended`, or `Missed`.
+    pub verdict: String,
+    /// Why it has no job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Name of the job that was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade_job: Option<String>,
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The life of an UpgradeConfig: pure. A run is pinned some time ahead (its version chosen, its UpgradeJob created), or
 //! it is recorded why not; finished jobs beyond the limits go.
 //!
-//! One run, one job: a run is decided once, in order, and `status.lastScheduledUpgrade` is the newest that was. A job
-//! is first created and seen, then recorded; a run that makes none is recorded when nothing can make it happen any more.
+//! One run, one job: a run is decided once, in order, and `status.recentRuns` says how. A job is first created and seen,
+//! then recorded; a run that makes none is recorded when nothing can make it happen any more. A run that an edit puts
+//! before one that is decided is decided all the same; one whose job was deleted before its start makes no other.
 //!
 //! What time does to a run, with `due` = run − `pinVersionWindow` (or, where it was still waiting for the run before
 //! it, that one's instant):
@@ -16,6 +17,7 @@
 
 pub mod history;
 pub mod job;
+mod record;
 mod runs;
 mod status;
 

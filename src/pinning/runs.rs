@@ -3,11 +3,12 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use super::job;
+use super::{job, record};
 use crate::{
     api::{
         UpgradeConfig, UpgradeJob, UpgradeSuspensionWindow,
         conditions::{self, reasons, types},
+        upgrade_config::UpgradeConfigStatus,
     },
     outside::Hindrance,
     overlay::{self, ChannelChange},
@@ -89,6 +90,8 @@ pub enum Next {
 }
 
 enum Look<'a> {
+    /// It was none when its time came.
+    NoRun,
     Decided(Decided<'a>),
     Open(Next),
 }
@@ -105,11 +108,18 @@ impl<'a> Scene<'a> {
                     next: Next::Never,
                 };
             };
+            reference = run;
+            if self
+                .status()
+                .is_some_and(|status| record::of(status, run).is_some())
+            {
+                continue;
+            }
             match self.look(run) {
                 Look::Open(next) => return Walk { decided, next },
                 Look::Decided(how) => decided.push((run, how)),
+                Look::NoRun => {}
             }
-            reference = run;
         }
         Walk {
             decided,
@@ -117,26 +127,36 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The newest run that was decided; of a config seen for the first time, its creation.
+    /// Until when all runs are decided; of a config seen for the first time, its creation.
     fn reference(&self) -> Timestamp {
-        let Some(last) = self.last() else {
-            return self
-                .config
-                .metadata
-                .creation_timestamp
-                .as_ref()
-                .map_or(self.now, |t| t.0);
-        };
-        // A pinned run that the edited schedule no longer has must not hide the new ones before it.
-        if last > self.now && !self.schedule.contains(last) {
-            self.now
-        } else {
-            last
-        }
+        let created = self.config.metadata.creation_timestamp.as_ref();
+        self.status()
+            .and_then(record::decided_until)
+            .or(created.map(|t| t.0))
+            .unwrap_or(self.now)
+    }
+
+    fn status(&self) -> Option<&'a UpgradeConfigStatus> {
+        self.config.status.as_ref()
     }
 
     fn last(&self) -> Option<Timestamp> {
-        Some(self.config.status.as_ref()?.last_scheduled_upgrade.as_ref()?.0)
+        Some(self.status()?.last_scheduled_upgrade.as_ref()?.0)
+    }
+
+    /// Whether the config was edited since it was last looked at.
+    pub fn is_edited(&self) -> bool {
+        let seen = self.status().and_then(|s| s.observed_generation);
+        seen.is_some() && seen != self.config.metadata.generation
+    }
+
+    /// Whether an edit put this run into the past: it was none when its time came.
+    fn came_too_late(&self, run: Timestamp) -> bool {
+        let announced = self.status().map_or(&[][..], |s| &s.next_possible_schedules);
+        self.is_edited()
+            && run <= self.now
+            && announced.last().is_some_and(|last| run <= last.time.0)
+            && announced.iter().all(|next| next.time.0 != run)
     }
 
     /// When the job of a run is to be created.
@@ -155,7 +175,9 @@ impl<'a> Scene<'a> {
         }
         // A suspension can be lifted until the run itself.
         if let Some(block) = self.suspended(run) {
-            return if self.now >= run {
+            return if self.came_too_late(run) {
+                Look::NoRun
+            } else if self.now >= run {
                 Look::Decided(Decided::Suspended(block))
             } else {
                 Look::Open(Next::Blocked {
@@ -168,7 +190,10 @@ impl<'a> Scene<'a> {
         let limit = self.create_by(run, pin);
         let start_before = add(run, self.config.spec.max_upgrade_start_delay());
         let is_late = self.now > limit || self.now >= start_before;
-        match self.blocked_now() {
+        if is_late && self.came_too_late(run) {
+            return Look::NoRun;
+        }
+        match self.blocked_now(run) {
             Err(block) if is_late => Look::Decided(Decided::Missed(block)),
             Ok(_) if is_late => Look::Decided(Decided::Missed(self.not_in_time(run, pin, limit))),
             Err(block) => Look::Open(Next::Blocked { run, limit, block }),
@@ -224,6 +249,7 @@ impl<'a> Scene<'a> {
     /// What keeps a job from being created at this moment; otherwise its version, and what is to be said about it.
     fn blocked_now(
         &self,
+        run: Timestamp,
     ) -> Result<(Option<crate::api::upgrade_job::DesiredVersion>, Option<String>), Block> {
         if let Some(Hindrance { reason, message }) = self.world.outside.clock_skew() {
             return Err(Block {
@@ -235,7 +261,9 @@ impl<'a> Scene<'a> {
         if let Some(window) = self.window_at(self.now) {
             return Err(self.in_window(window));
         }
-        if let Some(job) = self.unfinished() {
+        // A job that waits for a later start was pinned before an edit put this run in front of it.
+        let goes_first = |j: &&UpgradeJob| job::is_started(j) || j.spec.start_after.0 <= run;
+        if let Some(job) = self.unfinished().find(goes_first) {
             return Err(Block {
                 reason: reasons::PREVIOUS_JOB_RUNNING,
                 why: format!("UpgradeJob {} of this config has not ended", job.name_any()),
@@ -262,25 +290,27 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// A job that is under way, or will be. One that waits for a start that is no longer in the schedule will be
+    /// Jobs that are under way, or will be. One that waits for a start that is no longer in the schedule will be
     /// skipped as rescheduled, and must not keep the new run from being pinned.
-    pub fn unfinished(&self) -> Option<&'a UpgradeJob> {
-        self.jobs
-            .iter()
-            .find(|j| {
-                !job::is_finished(j) && (job::is_started(j) || self.schedule.contains(j.spec.start_after.0))
-            })
-            .copied()
+    pub fn unfinished(&self) -> impl Iterator<Item = &'a UpgradeJob> {
+        let is_to_come = |j: &UpgradeJob| job::is_started(j) || self.schedule.contains(j.spec.start_after.0);
+        let jobs = self.jobs.iter().copied();
+        jobs.filter(move |j| !job::is_finished(j) && is_to_come(j))
     }
 
     /// Until when the job of a run may be created.
     ///
     /// A config that is created between pin and run is in time too: a GitOps tool that deletes and creates it anew must not
-    /// cost the run, whose job went with the old config.
+    /// cost the run, whose job went with the old config. Nor must an edit that adds a run after its pin: that one is in time
+    /// until it begins.
     fn create_by(&self, run: Timestamp, pin: Timestamp) -> Timestamp {
         let delay = self.config.spec.max_scheduling_delay().max(GRACE);
         let created = self.config.metadata.creation_timestamp.as_ref();
-        let begins = [created.map(|t| t.0), self.last()].into_iter().flatten();
+        // Where a later run is decided already, this one was added after that.
+        let (before, after) = self
+            .last()
+            .map_or((None, false), |last| ((last < run).then_some(last), last > run));
+        let begins = [created.map(|t| t.0), before].into_iter().flatten();
         let due = begins.fold(pin, |due, t| due.max(t.min(run)));
         let opens = suspension::first_open(&self.world.windows, forecast::subject(self.config), due);
         let end = add(run, GRACE);
@@ -288,7 +318,7 @@ impl<'a> Scene<'a> {
         if opens > due {
             limit = limit.max(add(opens, delay).min(end));
         }
-        if self.waited_for(run).is_some() {
+        if after || self.is_edited() || self.waited_for(run).is_some() {
             limit.max(end)
         } else {
             limit

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
-    ConfigDecision,
+    ConfigDecision, record,
     runs::{Block, Decided, Next, Scene, Walk},
 };
 use crate::{
@@ -85,7 +85,7 @@ impl View<'_> {
         draft.show_next(scene);
         draft.announce(scene);
         draft.scheduled(scene, &walk.next);
-        draft.suspended();
+        draft.suspended(scene);
         draft.finish()
     }
 }
@@ -174,10 +174,12 @@ impl<'a> Draft<'a> {
 
     /// Runs that were decided: the newest is remembered, and what made no job is said.
     fn record(&mut self, scene: &Scene<'_>, walk: &Walk<'_>) {
-        let Some((last, _)) = walk.decided.last() else {
-            return;
-        };
-        self.status.last_scheduled_upgrade = Some(Time(conditions::whole_seconds(*last)));
+        for (run, block) in record::mark_deleted(&mut self.status, scene) {
+            let note = format!("the run at {}: {}", time(scene, run), block.why);
+            self.condition(types::RUN_MISSED, true, block.reason, &note);
+            self.notice(true, block.reason, note);
+        }
+        record::add(&mut self.status, scene, walk);
         let mut suspended: Vec<(Timestamp, &Block)> = Vec::new();
         let mut missed: Vec<(Timestamp, &Block)> = Vec::new();
         for (run, how) in &walk.decided {
@@ -193,7 +195,6 @@ impl<'a> Draft<'a> {
                 .map_or(reasons::SUSPENSION_WINDOW, |(_, block)| block.reason);
             self.notice(false, reason, note);
         }
-        let newest_missed = missed.last().map(|(run, _)| *run);
         if let (Some(note), Some((_, block))) = (summary(scene, &missed, "missed"), missed.last()) {
             self.condition(types::RUN_MISSED, true, block.reason, &note);
             self.notice(true, block.reason, note);
@@ -206,7 +207,7 @@ impl<'a> Draft<'a> {
                 Decided::Suspended(_) | Decided::Missed(_) => None,
             })
             .next_back()
-            .filter(|(run, _)| newest_missed.is_none_or(|missed| *run > missed));
+            .filter(|(run, _)| record::newest_missed(&self.status).is_none_or(|missed| *run > missed));
         if let Some((run, job)) = created_after
             && conditions::is_true(&self.status.conditions, types::RUN_MISSED)
         {
@@ -222,11 +223,10 @@ impl<'a> Draft<'a> {
     fn show_next(&mut self, scene: &Scene<'_>) {
         let runs = scene.schedule.upcoming(self.now, SHOWN);
         self.wakes.extend(runs.first());
-        let last = self.status.last_scheduled_upgrade.as_ref().map(|t| t.0);
         self.status.next_possible_schedules = runs
             .into_iter()
             .map(|run| {
-                let Forecast { verdict, mut reason } = self.forecast(scene, run, last);
+                let Forecast { verdict, mut reason } = self.forecast(scene, run);
                 if verdict == Verdict::WillRun
                     && let Some(change) = scene.channel_change(run)
                 {
@@ -267,23 +267,31 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn forecast(&self, scene: &Scene<'_>, run: Timestamp, last: Option<Timestamp>) -> Forecast {
+    fn forecast(&self, scene: &Scene<'_>, run: Timestamp) -> Forecast {
         let expected = forecast::forecast(self.config, &scene.world.windows, run, scene.schedule.zone());
-        match scene.job_of(run) {
-            Some(job) if expected.verdict == Verdict::WillRun => Forecast {
+        if expected.verdict != Verdict::WillRun {
+            return expected;
+        }
+        if let Some(job) = scene.job_of(run) {
+            return Forecast {
                 reason: describe_job(job),
                 ..expected
-            },
-            None if last.is_some_and(|last| run <= last) && expected.verdict == Verdict::WillRun => {
-                Forecast {
-                    verdict: Verdict::Missed,
-                    reason: conditions::get(&self.status.conditions, types::RUN_MISSED).map_or_else(
-                        || "it made no UpgradeJob in time".to_owned(),
-                        |c| c.message.clone(),
-                    ),
-                }
-            }
-            Some(_) | None => expected,
+            };
+        }
+        let missed = |reason: String| Forecast {
+            verdict: Verdict::Missed,
+            reason,
+        };
+        let until = record::decided_until(&self.status).filter(|until| run <= *until);
+        match (record::of(&self.status, run), until) {
+            // Its job is there, and cannot be read.
+            (Some(recent), _) if recent.verdict == reasons::JOB_CREATED => expected,
+            (Some(recent), _) => missed(recent.reason.clone().unwrap_or_default()),
+            (None, Some(until)) => missed(format!(
+                "it makes no UpgradeJob: the runs until {} were decided before",
+                time(scene, until)
+            )),
+            (None, None) => expected,
         }
     }
 
@@ -348,7 +356,7 @@ impl<'a> Draft<'a> {
                 format!(" is suspended: {reason}"),
             ),
         };
-        let pinned = scene.unfinished().map_or_else(String::new, |job| {
+        let pinned = scene.unfinished().next().map_or_else(String::new, |job| {
             let start = time(scene, job.spec.start_after.0);
             format!("; run at {start}: {}", describe_job(job))
         });
@@ -360,7 +368,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether the next run that is shown is suspended.
-    fn suspended(&mut self) {
+    fn suspended(&mut self, scene: &Scene<'_>) {
         let next = self.status.next_possible_schedules.first();
         let why = next.and_then(|n| n.reason.clone()).unwrap_or_default();
         let verdict = next.and_then(|n| n.verdict.as_deref());
@@ -369,11 +377,11 @@ impl<'a> Draft<'a> {
         } else if verdict == Some(Verdict::Suspended.as_str()) {
             (true, reasons::SUSPENSION_WINDOW, why)
         } else {
-            (
-                false,
-                reasons::NOT_SUSPENDED,
-                "nothing suspends the next run".to_owned(),
-            )
+            let before = record::newest_suspended(&self.status).map_or_else(String::new, |(run, why)| {
+                format!("; the run at {} was suspended: {why}", time(scene, run))
+            });
+            let message = format!("nothing suspends the next run{before}");
+            (false, reasons::NOT_SUSPENDED, message)
         };
         self.condition(types::SUSPENDED, value, reason, &message);
     }

@@ -1,5 +1,6 @@
 //! Fixtures, and one file a subject.
 
+mod edits;
 mod held;
 mod history;
 mod overlays;
