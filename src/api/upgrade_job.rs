@@ -6,7 +6,10 @@ use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::upgrade_job_hook::HookEvent;
+use super::{
+    conditions::{self, types},
+    upgrade_job_hook::HookEvent,
+};
 
 pub use super::job_config::{
     ConfigMapName, DelayUpgrade, EngineChoice, JobConfig, PausePoolsOnFailure, PoolConfig, WorkflowConfig,
@@ -125,6 +128,24 @@ const SAME_ENGINE: &str = "(has(self.config) && has(self.config.workflow) && has
      ? self.config.workflow.engine : '') == \
      (has(oldSelf.config) && has(oldSelf.config.workflow) && has(oldSelf.config.workflow.engine) \
      ? oldSelf.config.workflow.engine : '')";
+
+impl UpgradeJob {
+    /// Whether the job was started.
+    pub fn is_started(&self) -> bool {
+        self.status
+            .as_ref()
+            .is_some_and(|s| s.started_at.is_some() || conditions::is_true(&s.conditions, types::STARTED))
+    }
+
+    /// Whether the job has an outcome. Those of the peer have no `finishedAt`.
+    pub fn is_finished(&self) -> bool {
+        self.status.as_ref().is_some_and(|s| {
+            s.finished_at.is_some()
+                || conditions::is_true(&s.conditions, types::SUCCEEDED)
+                || conditions::is_true(&s.conditions, types::FAILED)
+        })
+    }
+}
 
 impl UpgradeJobSpec {
     /// Whether the version must still be offered when the job starts. Default true.

@@ -1,6 +1,7 @@
 //! The life of an UpgradeJob, design 5: pure. One decision at a time: the world and the time in; the status, actions and
 //! reports to the engine out, carried out in that order (intent, cluster, engine), so that a restart at any line converges.
 
+mod create_hooks;
 mod deletion;
 mod draft;
 mod drive;
@@ -8,6 +9,7 @@ mod exit;
 mod held;
 mod lock;
 mod mirror;
+mod passed_over;
 mod pending;
 mod release;
 mod running;
@@ -21,9 +23,7 @@ use kube::ResourceExt;
 
 use crate::{
     api::{
-        UpgradeJob,
-        conditions::{self, types},
-        finalizers,
+        UpgradeJob, finalizers,
         upgrade_job::{EngineChoice, UpgradeJobStatus},
     },
     engine::{Report, Run},
@@ -159,12 +159,11 @@ pub enum Stage {
 impl Stage {
     /// The stage of a job.
     pub fn of(job: &UpgradeJob) -> Self {
-        let all = job.status.as_ref().map_or(&[][..], |s| s.conditions.as_slice());
         if job.metadata.deletion_timestamp.is_some() {
             Self::Deleting
-        } else if conditions::is_true(all, types::SUCCEEDED) || conditions::is_true(all, types::FAILED) {
+        } else if job.is_finished() {
             Self::Finished
-        } else if conditions::is_true(all, types::STARTED) {
+        } else if job.is_started() {
             Self::Started
         } else {
             Self::Pending

@@ -1,17 +1,15 @@
-//! A job that has not started: Create hooks, the start window, the checks of design 5, lock, plan.
+//! A job that has not started: the start window, the checks of design 5, lock, plan.
 
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use super::{EngineState, RunState, Stage, draft::Draft, drive, held, is_protected, lock, running};
+use super::{EngineState, Stage, create_hooks, draft::Draft, held, is_protected, lock, passed_over, running};
 use crate::{
     api::{
-        UpgradeConfig, UpgradeJob, UpgradeSuspensionWindow,
+        UpgradeJob,
         conditions::{self, reasons, types},
-        labels,
         upgrade_job::JobPhase,
         validation,
     },
@@ -19,8 +17,7 @@ use crate::{
     openshift,
     outside::Hindrance,
     overlay,
-    plan::{Plan, RunKind, build},
-    schedule::suspension,
+    plan::build,
     steps::Action,
     target::Target,
     text,
@@ -30,13 +27,13 @@ use crate::{
 const PATIENCE: jiff::SignedDuration = jiff::SignedDuration::from_mins(2);
 
 /// Why a due job does not start; the reason of `Expired` if that lasts until `startBefore`.
-struct Obstacle {
-    reason: Cow<'static, str>,
-    message: String,
+pub(super) struct Obstacle {
+    pub reason: Cow<'static, str>,
+    pub message: String,
 }
 
 impl Obstacle {
-    fn new(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+    pub fn new(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
             message: message.into(),
@@ -56,12 +53,12 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     let now = draft.now();
     if now >= start
         && skew.is_none()
-        && let Some(why) = skipped(draft)
+        && let Some(why) = passed_over::why(draft)
     {
         return draft.succeed(JobPhase::Skipped, reasons::SKIPPED, why);
     }
     let create = if invalid.is_none() && skew.is_none() {
-        create_hooks(draft)
+        create_hooks::drive_runs(draft)
     } else {
         None
     };
@@ -200,202 +197,6 @@ fn check_valid(draft: &mut Draft<'_>) -> Option<Obstacle> {
         Some(message) => Some(Obstacle::new(reasons::INVALID, message)),
         None => unknown,
     }
-}
-
-/// Runs the hooks of Create; what is still running is an obstacle to the start.
-fn create_hooks(draft: &mut Draft<'_>) -> Option<Obstacle> {
-    let plan = match draft.plan() {
-        Ok(plan) => plan,
-        Err(error) => return Some(Obstacle::new(reasons::INVALID, error.to_string())),
-    };
-    let number = match plan.as_ref().map(|p| p.run) {
-        Some(RunKind::Create { number }) => number,
-        Some(RunKind::Main { .. }) | None => 0,
-    };
-    if let Some(plan) = &plan
-        && let Some(running) = create_run(draft, plan)
-    {
-        return running;
-    }
-    let spec = &draft.input.job.spec;
-    // A job that is due when it is created has its Create hooks too; one that appears after the start comes too late.
-    let until = if number == 0 {
-        spec.start_before.0
-    } else {
-        spec.start_after.0
-    };
-    if draft.now() < until && new_create_run(draft, number + 1) {
-        return Some(create_hook_running());
-    }
-    None
-}
-
-fn create_hook_running() -> Obstacle {
-    Obstacle::new("CreateHookRunning", "hooks of Create are still running")
-}
-
-/// Drives the current run of Create hooks: `Some(obstacle)` while it runs, `None` once it is over.
-#[allow(clippy::option_option)]
-fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
-    let finished = |draft: &Draft<'_>| {
-        plan.steps.iter().all(|s| {
-            draft
-                .step_phase(&s.name)
-                .is_some_and(crate::api::upgrade_job::StepPhase::is_finished)
-        })
-    };
-    match draft.input.run {
-        RunState::Present { uid, run } => {
-            running::record_workflow(draft, uid, run);
-            if let Some(problem) = &run.unsupported {
-                let message = format!("cannot read the workflow of the Create hooks: {problem}");
-                return Some(Some(Obstacle::new("EngineUnsupported", message)));
-            }
-            match drive::main_part(draft, plan, run) {
-                drive::Driven::Failed { reason, message } => {
-                    draft.fail(reason, message);
-                    return Some(None);
-                }
-                drive::Driven::Done => return None,
-                // The engine gave up: hooks that ran are tracked, the others get a run of their own.
-                drive::Driven::Going if run.finished || run.stop.is_some() => return None,
-                drive::Driven::Going => {}
-            }
-        }
-        RunState::Absent if finished(draft) => return None,
-        RunState::Absent | RunState::Foreign => {
-            let seen = draft.status.workflow.as_ref().is_some_and(|w| w.uid.is_some());
-            if seen || *draft.input.run == RunState::Foreign {
-                // Deleted by hand, or the name is taken: tracked hooks are not repeated in the next run.
-                return None;
-            }
-            draft.actions.push(Action::CreateWorkflow);
-        }
-    }
-    Some(Some(create_hook_running()))
-}
-
-/// Starts a run for Create hooks that are not tracked yet, also for one that appeared later; whether there was one to start.
-fn new_create_run(draft: &mut Draft<'_>, number: u32) -> bool {
-    let job = draft.input.job;
-    let tracked = |hook: &str| {
-        draft.status.hook_tracker.iter().any(|t| {
-            t.hook_event == crate::api::upgrade_job_hook::HookEvent::Create && t.upgrade_job_hook == hook
-        })
-    };
-    let new: Vec<_> = draft
-        .input
-        .world
-        .hooks
-        .iter()
-        .filter(|h| !tracked(&h.name_any()))
-        .cloned()
-        .collect();
-    let Some(mut plan) = build::create_plan(job, &new, number) else {
-        return false;
-    };
-    if let EngineState::Missing(why) = draft.input.engine {
-        draft.status.message = Some(why.clone());
-        return false;
-    }
-    if number > 1 {
-        plan.rename_for_run(number);
-    }
-    match plan.to_value() {
-        Ok(value) => draft.status.plan = Some(value),
-        Err(error) => {
-            draft.status.message = Some(format!("cannot write status.plan: {error}"));
-            return false;
-        }
-    }
-    let name = run_name(draft.input.job, plan.run);
-    running::set_workflow(draft, name);
-    true
-}
-
-/// Why the job is not to run at all.
-fn skipped(draft: &Draft<'_>) -> Option<String> {
-    let zone = draft.input.settings.zone();
-    // A run in a window stays one, however late we are; and nothing starts in a window, however late the job is.
-    let times = [draft.input.job.spec.start_after.0, draft.now()];
-    if let Some(window) = times.into_iter().find_map(|t| window_at(draft, t)) {
-        return Some(format!(
-            "Upgrade job skipped by {}",
-            suspension::describe(window, zone)
-        ));
-    }
-    if let Some(config) = config_of(draft) {
-        if config.spec.schedule.suspend {
-            return Some(format!(
-                "UpgradeConfig {:?} is suspended (spec.schedule.suspend)",
-                config.name_any()
-            ));
-        }
-        if let Some(why) = rescheduled(draft, config) {
-            return Some(why);
-        }
-    }
-    superseded(draft)
-}
-
-/// The window that keeps the job, or runs of its config, from starting at `t`.
-fn window_at<'a>(draft: &Draft<'a>, t: Timestamp) -> Option<&'a UpgradeSuspensionWindow> {
-    let windows = &draft.input.world.windows;
-    let of_job = subject(&draft.input.job.metadata);
-    suspension::window_matching_job(windows, of_job, t)
-        .or_else(|| suspension::window_matching_config(windows, subject(&config_of(draft)?.metadata), t))
-}
-
-fn subject(metadata: &ObjectMeta) -> suspension::Subject<'_> {
-    static NONE: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
-    suspension::Subject {
-        namespace: metadata.namespace.as_deref(),
-        labels: metadata.labels.as_ref().unwrap_or(&NONE),
-    }
-}
-
-/// The config that made the job: by our label, or (jobs of the peer have none) by its owner reference.
-fn config_of<'a>(draft: &Draft<'a>) -> Option<&'a UpgradeConfig> {
-    let job = draft.input.job;
-    let label = job.labels().get(labels::UPGRADE_CONFIG);
-    let made = |config: &&UpgradeConfig| {
-        label == Some(&crate::api::names::label_value(&config.name_any()))
-            || job
-                .owner_references()
-                .iter()
-                .any(|o| Some(&o.uid) == config.metadata.uid.as_ref())
-    };
-    draft.input.world.configs.iter().find(made)
-}
-
-/// The schedule was edited after the pin, and this instant is no run any more.
-fn rescheduled(draft: &Draft<'_>, config: &UpgradeConfig) -> Option<String> {
-    let parsed = crate::schedule::Schedule::parse(&config.spec.schedule, &draft.input.settings.zones).ok()?;
-    let start = draft.input.job.spec.start_after.0;
-    if parsed.schedule.contains(start) {
-        return None;
-    }
-    let when = text::time(start, draft.input.settings.zone());
-    Some(format!(
-        "Rescheduled: {when} is no run of UpgradeConfig {:?} any more",
-        config.name_any()
-    ))
-}
-
-/// A newer version is already there.
-fn superseded(draft: &Draft<'_>) -> Option<String> {
-    let cluster = draft.input.world.cluster_version.as_ref()?;
-    let newest = cluster.newest().filter(|h| h.is_completed())?;
-    let wanted = Target::of(draft.input.job, cluster)?;
-    let parse = |v: &str| semver::Version::parse(v).ok();
-    let (installed, wanted_version) = (parse(&newest.version)?, parse(&wanted.version)?);
-    if wanted_version < installed && !draft.input.job.spec.allow_downgrade() {
-        return Some(format!(
-            "Superseded: the cluster is at {}, newer than {}",
-            newest.version, wanted.version
-        ));
-    }
-    None
 }
 
 /// What keeps a due job from starting.

@@ -8,9 +8,7 @@ use kube::{Resource, ResourceExt};
 
 use crate::{
     api::{
-        UpgradeConfig, UpgradeJob, annotations,
-        conditions::{self, types},
-        labels, names,
+        UpgradeConfig, UpgradeJob, annotations, conditions, labels, names,
         upgrade_job::{DesiredVersion, HookState, UpgradeJobSpec},
     },
     schedule::forecast::job_labels,
@@ -79,16 +77,20 @@ fn version_label(version: &str) -> String {
 
 /// Whether a job was made by this config: it is owned by it, or (its owner reference is dropped when it starts) it
 /// carries both labels of a run and nobody else owns it.
+///
+/// A job that a person copied, and gave a start of its own, is nobody's: its label says another start.
 pub fn is_of(job: &UpgradeJob, config: &UpgradeConfig) -> bool {
-    if job.metadata.namespace != config.metadata.namespace {
+    let label = label_start(job.labels());
+    let is_copy = label.is_some_and(|start| start != job.spec.start_after.0.as_second());
+    if is_copy || job.metadata.namespace != config.metadata.namespace {
         return false;
     }
     let owner = job.owner_references().iter().find(|o| o.controller == Some(true));
     match owner {
         Some(owner) => Some(&owner.uid) == config.metadata.uid.as_ref(),
         None => {
-            job.labels().get(labels::UPGRADE_CONFIG) == Some(&names::label_value(&config.name_any()))
-                && label_start(job.labels()).is_some()
+            label.is_some()
+                && job.labels().get(labels::UPGRADE_CONFIG) == Some(&names::label_value(&config.name_any()))
         }
     }
 }
@@ -97,30 +99,14 @@ fn label_start(labels: &BTreeMap<String, String>) -> Option<i64> {
     labels.get(labels::START)?.parse().ok()
 }
 
-/// Whether this is the job of the run: by its label, or (jobs of the peer have none) by its start.
+/// Whether this job of the config is that of the run.
 pub fn is_of_run(job: &UpgradeJob, run: Timestamp) -> bool {
-    label_start(job.labels()).unwrap_or(job.spec.start_after.0.as_second()) == run.as_second()
-}
-
-/// Whether the job has an outcome.
-pub fn is_finished(job: &UpgradeJob) -> bool {
-    job.status.as_ref().is_some_and(|status| {
-        status.finished_at.is_some()
-            || conditions::is_true(&status.conditions, types::SUCCEEDED)
-            || conditions::is_true(&status.conditions, types::FAILED)
-    })
-}
-
-/// Whether the job was started.
-pub fn is_started(job: &UpgradeJob) -> bool {
-    job.status
-        .as_ref()
-        .is_some_and(|s| s.started_at.is_some() || conditions::is_true(&s.conditions, types::STARTED))
+    job.spec.start_after.0.as_second() == run.as_second()
 }
 
 /// Whether nothing of the job is under way any more: it has an outcome, and its exit hooks have ended.
 pub fn is_done(job: &UpgradeJob) -> bool {
-    is_finished(job)
+    job.is_finished()
         && job
             .status
             .iter()

@@ -262,7 +262,7 @@ impl<'a> Scene<'a> {
             return Err(self.in_window(window));
         }
         // A job that waits for a later start was pinned before an edit put this run in front of it.
-        let goes_first = |j: &&UpgradeJob| job::is_started(j) || j.spec.start_after.0 <= run;
+        let goes_first = |j: &&UpgradeJob| j.is_started() || j.spec.start_after.0 <= run;
         if let Some(job) = self.unfinished().find(goes_first) {
             return Err(Block {
                 reason: reasons::PREVIOUS_JOB_RUNNING,
@@ -293,9 +293,9 @@ impl<'a> Scene<'a> {
     /// Jobs that are under way, or will be. One that waits for a start that is no longer in the schedule will be
     /// skipped as rescheduled, and must not keep the new run from being pinned.
     pub fn unfinished(&self) -> impl Iterator<Item = &'a UpgradeJob> {
-        let is_to_come = |j: &UpgradeJob| job::is_started(j) || self.schedule.contains(j.spec.start_after.0);
+        let is_to_come = |j: &UpgradeJob| j.is_started() || self.schedule.contains(j.spec.start_after.0);
         let jobs = self.jobs.iter().copied();
-        jobs.filter(move |j| !job::is_finished(j) && is_to_come(j))
+        jobs.filter(move |j| !j.is_finished() && is_to_come(j))
     }
 
     /// Until when the job of a run may be created.

@@ -19,7 +19,7 @@ use crate::{
 /// The job fails at two hours; night is held from minute 90, and no check gives up before.
 fn patient() -> Value {
     json!({
-        "metadata": {"labels": {labels::UPGRADE_CONFIG: "c"}},
+        "metadata": {"labels": {labels::UPGRADE_CONFIG: "c", labels::START: at(0).as_second().to_string()}},
         "spec": {"startBefore": at(6 * 3600).to_string(), "config": {
             "upgradeTimeout": "2h",
             "preUpgradeHealthChecks": {"timeout": "10h"}, "postUpgradeHealthChecks": {"timeout": "10h"},

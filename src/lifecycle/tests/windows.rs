@@ -26,7 +26,8 @@ fn window(start: i64, end: i64, selectors: &Value) -> UpgradeSuspensionWindow {
 fn bench() -> Bench {
     let mut bench = Bench::new(job(
         "j",
-        json!({"metadata": {"labels": {labels::UPGRADE_CONFIG: "c", "on": "job"}}}),
+        json!({"metadata": {"labels": {labels::UPGRADE_CONFIG: "c", labels::START: at(0).as_second().to_string(),
+            "on": "job"}}}),
     ));
     let config: UpgradeConfig = serde_json::from_value(json!({
         "metadata": {"name": "c", "namespace": "ns", "labels": {"on": "config"}},
@@ -152,4 +153,19 @@ fn a_channel_change_before_the_start_is_announced_on_the_pinned_job() {
     bench.settle_at(-100);
     assert_eq!(bench.is_true(types::CHANNEL_CHANGE_AHEAD), None);
     assert!(!bench.message().contains("channel"), "{}", bench.message());
+}
+
+/// `kubectl get -o yaml`, another name, another start, `kubectl apply`.
+#[rstest]
+#[case::of_the_config(0, "Skipped")]
+#[case::a_copy_with_a_start_of_its_own(-3600, "")]
+fn a_job_that_a_person_copied_is_no_run_of_the_config(#[case] label: i64, #[case] ending: &str) {
+    let mut bench = bench();
+    let labels = bench.job_mut().metadata.labels.get_or_insert_default();
+    labels.insert(labels::START.to_owned(), at(label).as_second().to_string());
+    let config = &mut bench.world.configs[0];
+    config.spec.schedule.cron = "17 3 1 1 *".to_owned();
+    bench.settle_at(0);
+    assert_eq!(bench.is_true(types::SUCCEEDED).unwrap_or_default(), ending);
+    assert_eq!(bench.is_true(types::STARTED).is_some(), ending.is_empty());
 }

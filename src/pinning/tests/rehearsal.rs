@@ -120,7 +120,7 @@ impl Life {
                 .0
                 .checked_add(SignedDuration::from_mins(90))
                 .unwrap();
-            if now >= over && !job::is_finished(job) {
+            if now >= over && !job.is_finished() {
                 finish(job, types::SUCCEEDED, "Succeeded");
             }
         }
@@ -156,7 +156,7 @@ impl Life {
         if let Some(mut job) = decision.create.clone() {
             job.metadata.uid = Some(format!("uid-of-{}", job.name_any()));
             assert!(
-                self.world.jobs.iter().all(job::is_finished),
+                self.world.jobs.iter().all(UpgradeJob::is_finished),
                 "one unfinished job at a time"
             );
             self.world.jobs.push(job);
@@ -173,7 +173,7 @@ impl Life {
         while now < self.end {
             self.happen(now);
             let decision = self.pass(now);
-            let unfinished = self.world.jobs.iter().filter(|j| !job::is_finished(j));
+            let unfinished = self.world.jobs.iter().filter(|j| !j.is_finished());
             let ends = unfinished.map(|j| {
                 let start = j.spec.start_after.0;
                 start.checked_add(SignedDuration::from_mins(90)).unwrap()

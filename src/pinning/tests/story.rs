@@ -57,7 +57,7 @@ proptest! {
                     finish(job, types::SUCCEEDED, "Succeeded");
                 }
             }
-            let unfinished = world.jobs.iter().filter(|j| !job::is_finished(j)).count();
+            let unfinished = world.jobs.iter().filter(|j| !j.is_finished()).count();
             let decision = step(&mut config, &mut world, now);
             if let Some(job) = &decision.create {
                 prop_assert_eq!(unfinished, 0);

@@ -3,7 +3,10 @@
 use super::*;
 
 fn of_config(cron: &str, suspend: bool) -> Bench {
-    let mut bench = bench(&json!({"metadata": {"labels": {labels::UPGRADE_CONFIG: "c", "tier": "prod"}}}));
+    let mut bench = bench(
+        &json!({"metadata": {"labels": {labels::UPGRADE_CONFIG: "c", "tier": "prod",
+        labels::START: at(0).as_second().to_string()}}}),
+    );
     bench.world.configs = vec![
         serde_json::from_value(json!({
             "metadata": {"name": "c", "namespace": "ns", "labels": {"team": "a"}},

@@ -1,0 +1,122 @@
+//! Hooks of Create: runs of their own, between the pin and the start.
+
+use kube::ResourceExt;
+
+use super::{EngineState, RunState, draft::Draft, drive, pending::Obstacle, running};
+use crate::{
+    api::{conditions::reasons, upgrade_job::StepPhase, upgrade_job_hook::HookEvent},
+    engine::run_name,
+    plan::{Plan, RunKind, build},
+    steps::Action,
+};
+
+/// Runs the hooks of Create; what is still running is an obstacle to the start.
+pub(super) fn drive_runs(draft: &mut Draft<'_>) -> Option<Obstacle> {
+    let plan = match draft.plan() {
+        Ok(plan) => plan,
+        Err(error) => return Some(Obstacle::new(reasons::INVALID, error.to_string())),
+    };
+    let number = match plan.as_ref().map(|p| p.run) {
+        Some(RunKind::Create { number }) => number,
+        Some(RunKind::Main { .. }) | None => 0,
+    };
+    if let Some(plan) = &plan
+        && let Some(running) = create_run(draft, plan)
+    {
+        return running;
+    }
+    let spec = &draft.input.job.spec;
+    // A job that is due when it is created has its Create hooks too; one that appears after the start comes too late.
+    let until = if number == 0 {
+        spec.start_before.0
+    } else {
+        spec.start_after.0
+    };
+    if draft.now() < until && new_create_run(draft, number + 1) {
+        return Some(create_hook_running());
+    }
+    None
+}
+
+fn create_hook_running() -> Obstacle {
+    Obstacle::new("CreateHookRunning", "hooks of Create are still running")
+}
+
+/// Drives the current run of Create hooks: `Some(obstacle)` while it runs, `None` once it is over.
+#[allow(clippy::option_option)]
+fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
+    let finished = |draft: &Draft<'_>| {
+        plan.steps
+            .iter()
+            .all(|s| draft.step_phase(&s.name).is_some_and(StepPhase::is_finished))
+    };
+    match draft.input.run {
+        RunState::Present { uid, run } => {
+            running::record_workflow(draft, uid, run);
+            if let Some(problem) = &run.unsupported {
+                let message = format!("cannot read the workflow of the Create hooks: {problem}");
+                return Some(Some(Obstacle::new("EngineUnsupported", message)));
+            }
+            match drive::main_part(draft, plan, run) {
+                drive::Driven::Failed { reason, message } => {
+                    draft.fail(reason, message);
+                    return Some(None);
+                }
+                drive::Driven::Done => return None,
+                // The engine gave up: hooks that ran are tracked, the others get a run of their own.
+                drive::Driven::Going if run.finished || run.stop.is_some() => return None,
+                drive::Driven::Going => {}
+            }
+        }
+        RunState::Absent if finished(draft) => return None,
+        RunState::Absent | RunState::Foreign => {
+            let seen = draft.status.workflow.as_ref().is_some_and(|w| w.uid.is_some());
+            if seen || *draft.input.run == RunState::Foreign {
+                // Deleted by hand, or the name is taken: tracked hooks are not repeated in the next run.
+                return None;
+            }
+            draft.actions.push(Action::CreateWorkflow);
+        }
+    }
+    Some(Some(create_hook_running()))
+}
+
+/// Starts a run for Create hooks that are not tracked yet, also for one that appeared later; whether there was one to start.
+fn new_create_run(draft: &mut Draft<'_>, number: u32) -> bool {
+    let job = draft.input.job;
+    let tracked = |hook: &str| {
+        draft
+            .status
+            .hook_tracker
+            .iter()
+            .any(|t| t.hook_event == HookEvent::Create && t.upgrade_job_hook == hook)
+    };
+    let new: Vec<_> = draft
+        .input
+        .world
+        .hooks
+        .iter()
+        .filter(|h| !tracked(&h.name_any()))
+        .cloned()
+        .collect();
+    let Some(mut plan) = build::create_plan(job, &new, number) else {
+        return false;
+    };
+    if let EngineState::Missing(why) = draft.input.engine {
+        draft.status.message = Some(why.clone());
+        return false;
+    }
+    if number > 1 {
+        plan.rename_for_run(number);
+    }
+    match plan.to_value() {
+        Ok(value) => draft.status.plan = Some(value),
+        Err(error) => {
+            draft.status.message = Some(format!("cannot write status.plan: {error}"));
+            return false;
+        }
+    }
+    let name = run_name(draft.input.job, plan.run);
+    running::set_workflow(draft, name);
+    true
+}
