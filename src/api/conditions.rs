@@ -85,6 +85,8 @@ pub mod reasons {
     pub const NEVER_RUNS: &str = "NeverRuns";
     /// Nobody looked in time.
     pub const NOT_CREATED_IN_TIME: &str = "NotCreatedInTime";
+    /// The config that made the job cannot be acted upon any more.
+    pub const CONFIG_INVALID: &str = "ConfigInvalid";
     /// The UpgradeJob of a run was deleted before it began.
     pub const JOB_DELETED: &str = "JobDeleted";
     /// The UpgradeJob of a run was created.

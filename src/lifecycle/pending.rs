@@ -16,7 +16,7 @@ use crate::{
     engine::run_name,
     openshift,
     outside::Hindrance,
-    overlay,
+    overlay, pinning,
     plan::build,
     steps::Action,
     target::Target,
@@ -66,14 +66,13 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
         return;
     }
     let announced = announce(draft);
+    let as_pinned = config_invalid(draft);
     let invalid = skew.or(invalid);
     if now < start {
         let when = text::time(start, draft.input.settings.zone());
-        draft.status.message = Some(match (&invalid, announced) {
-            (Some(problem), _) => problem.message.clone(),
-            (None, Some(change)) => format!("starts at {when}; {change}"),
-            (None, None) => format!("starts at {when}"),
-        });
+        let message = invalid.map_or_else(|| format!("starts at {when}"), |problem| problem.message);
+        let all = [Some(message), announced, as_pinned];
+        draft.status.message = Some(all.into_iter().flatten().collect::<Vec<_>>().join("; "));
         return;
     }
     let obstacle = invalid.or(create).or_else(|| obstacle(draft));
@@ -82,8 +81,25 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     }
     match obstacle {
         Some(obstacle) => wait(draft, &obstacle),
-        None => start_now(draft),
+        None => start_now(draft, as_pinned.as_deref()),
     }
+}
+
+/// The config was edited after the pin, and cannot be acted upon: whether it still wants this job, it does not say. So the
+/// job, which has all it needs, goes on as it was pinned, and says so.
+fn config_invalid(draft: &mut Draft<'_>) -> Option<String> {
+    let input = draft.input;
+    let config = passed_over::config_of(draft)?;
+    let problems = pinning::problems(config, input.world, &input.settings.zones)?;
+    let message = format!(
+        "UpgradeConfig {} is invalid now ({problems}), so this job goes on as it was pinned; delete it if it is not to run",
+        config.name_any()
+    );
+    let before = draft.status.message.as_deref();
+    if before.is_none_or(|before| !before.contains(&message)) {
+        draft.notice(true, reasons::CONFIG_INVALID, message.clone());
+    }
+    Some(message)
 }
 
 /// A change of the channel since the job was made, and until its start, is said ahead.
@@ -269,7 +285,7 @@ fn earlier<'a>(draft: &mut Draft<'a>) -> Option<&'a UpgradeJob> {
 }
 
 /// Finalizer, lock, then plan and `Started=True`, one after the other: each is on the cluster before the next.
-fn start_now(draft: &mut Draft<'_>) {
+fn start_now(draft: &mut Draft<'_>, note: Option<&str>) {
     if !is_protected(draft.input.job) {
         draft.status.message = Some("starting".to_owned());
         draft.actions.push(Action::Protect);
@@ -297,12 +313,13 @@ fn start_now(draft: &mut Draft<'_>) {
         draft.step_mut(step);
     }
     let when = text::time(draft.now(), draft.input.settings.zone());
+    let note = note.map_or_else(String::new, |note| format!("; {note}"));
     draft.status.started_at = Some(draft.time());
     draft.condition(
         types::STARTED,
         true,
         reasons::STARTED,
-        format!("Upgrade started at {when}"),
+        format!("Upgrade started at {when}{note}"),
     );
     draft.status.message = Some("waiting for the workflow engine".to_owned());
     draft.status.workflow = None;
@@ -311,6 +328,6 @@ fn start_now(draft: &mut Draft<'_>) {
     draft.notice(
         false,
         reasons::STARTED,
-        format!("upgrade started, {} steps", plan.steps.len()),
+        format!("upgrade started, {} steps{note}", plan.steps.len()),
     );
 }

@@ -85,7 +85,10 @@ pub fn decide(
     let now = view.now;
     let jobs: Vec<&UpgradeJob> = world.jobs.iter().filter(|j| job::is_of(j, config)).collect();
     let delete_jobs = history::beyond(config, &jobs);
-    let decision = match (unsupported_topology(world), validate(config, world, settings)) {
+    let decision = match (
+        unsupported_topology(world),
+        validate(config, world, &settings.zones),
+    ) {
         (_, Err(problems)) => view.invalid(&validation::summary(&problems)),
         (Some(why), Ok(_)) => view.unsupported(why),
         (None, Ok(Parsed { schedule, warnings })) => {
@@ -120,13 +123,19 @@ pub fn refused(config: &UpgradeConfig, now: Timestamp, answer: &str) -> ConfigDe
     .invalid(answer)
 }
 
+/// What is wrong with a config, if anything is: no run of it is pinned then.
+pub fn problems(config: &UpgradeConfig, world: &World, zones: &Zones) -> Option<String> {
+    let problems = validate(config, world, zones).err()?;
+    Some(validation::summary(&problems))
+}
+
 /// The schedule, and everything that is wrong with the config.
 fn validate(
     config: &UpgradeConfig,
     world: &World,
-    settings: &ConfigSettings,
+    zones: &Zones,
 ) -> Result<Parsed, Vec<validation::Problem>> {
-    let parsed = Schedule::parse(&config.spec.schedule, &settings.zones);
+    let parsed = Schedule::parse(&config.spec.schedule, zones);
     let schedule_problem = parsed.as_ref().err().map(ToString::to_string);
     let problems = validation::upgrade_config(config, &world.pools, schedule_problem);
     match parsed {

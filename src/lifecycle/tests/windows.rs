@@ -169,3 +169,56 @@ fn a_job_that_a_person_copied_is_no_run_of_the_config(#[case] label: i64, #[case
     assert_eq!(bench.is_true(types::SUCCEEDED).unwrap_or_default(), ending);
     assert_eq!(bench.is_true(types::STARTED).is_some(), ending.is_empty());
 }
+
+#[rstest]
+#[case::schedule("/spec/schedule/cron", json!("0 22 * * 7"), "spec.schedule: cron \"0 22 * * 7\"")]
+#[case::duration("/spec/pinVersionWindow", json!("4 hours"), "spec.pinVersionWindow: \"4 hours\"")]
+fn a_pinned_job_goes_on_as_it_was_when_its_config_becomes_invalid_and_says_so(
+    #[case] field: &str,
+    #[case] value: Value,
+    #[case] why: &str,
+) {
+    let mut bench = bench();
+    bench.settle_at(-600);
+    assert!(!bench.message().contains("invalid"), "{}", bench.message());
+    let mut config = serde_json::to_value(&bench.world.configs[0]).unwrap();
+    config["spec"]["pinVersionWindow"] = json!("4h");
+    *config.pointer_mut(field).unwrap() = value;
+    bench.world.configs[0] = serde_json::from_value(config).unwrap();
+    bench.settle_at(-300);
+    let said = bench.message();
+    assert!(
+        said.starts_with("starts at ") && said.contains("UpgradeConfig c is invalid now"),
+        "{said}"
+    );
+    assert!(
+        said.contains(why) && said.ends_with("delete it if it is not to run"),
+        "{said}"
+    );
+    bench.settle_at(-200);
+    assert_eq!(
+        bench.reasons.iter().filter(|r| *r == "ConfigInvalid").count(),
+        1,
+        "said once"
+    );
+    bench.settle_at(0);
+    let status = bench.status();
+    let started = conditions::get(&status.conditions, types::STARTED).unwrap();
+    assert_eq!(started.status, "True");
+    assert!(
+        started.message.contains("UpgradeConfig c is invalid now"),
+        "{}",
+        started.message
+    );
+}
+
+/// What can be read of an invalid config counts all the same.
+#[test]
+fn an_invalid_config_that_is_suspended_suspends() {
+    let mut bench = bench();
+    let schedule = &mut bench.world.configs[0].spec.schedule;
+    (schedule.suspend, schedule.cron) = (true, "no cron".to_owned());
+    bench.settle_at(0);
+    assert_eq!(bench.is_true(types::SUCCEEDED).as_deref(), Some("Skipped"));
+    assert!(bench.message().contains("is suspended"), "{}", bench.message());
+}
