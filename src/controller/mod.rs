@@ -297,7 +297,7 @@ impl Loop<'_> {
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         if !is_held {
-            self.abandoned_hook_jobs(&world).await;
+            wakes.extend(self.abandoned_hook_jobs(&world).await);
         }
         wakes.into_iter().min()
     }
@@ -329,14 +329,18 @@ impl Loop<'_> {
     }
 
     /// Jobs of hooks whose UpgradeJob is gone: nobody will read their end, so they may go.
-    async fn abandoned_hook_jobs(&self, world: &World) {
+    async fn abandoned_hook_jobs(&mut self, world: &World) -> Vec<Timestamp> {
+        let ctx = self.ctx;
+        let mut wakes = Vec::new();
         for name in crate::hooks::tracker::abandoned(&world.jobs, &world.hook_jobs) {
-            let namespace = &self.ctx.settings.namespace;
-            let jobs = world.hook_jobs.iter();
-            if let Err(error) = effects::release_hook_job(&self.ctx.client, namespace, jobs, &name).await {
-                tracing::warn!(%error, "trying again");
-            }
+            let work = async || {
+                let jobs = world.hook_jobs.iter();
+                let done = effects::release_hook_job(&ctx.client, &ctx.settings.namespace, jobs, &name);
+                done.await.map(|()| None)
+            };
+            wakes.extend(self.retries.attempt(ctx, &format!("Job {name}"), work).await);
         }
+        wakes
     }
 }
 
