@@ -9,7 +9,7 @@ use kube::{
 use super::calls::{CallError, call, found};
 use crate::{
     api::{cluster_version::ClusterVersion as ManagedClusterVersion, labels},
-    openshift::{cluster_operator::ClusterOperator, cluster_version},
+    openshift::{cluster_operator::ClusterOperator, cluster_version, machine_config_pool::MachineConfigPool},
     world::World,
 };
 
@@ -89,6 +89,25 @@ pub async fn managed_version(
         ..World::default()
     };
     Ok(Some((managed, world)))
+}
+
+/// A pool, and the jobs whose name it may carry. `None` if it is gone.
+pub async fn pool(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<(MachineConfigPool, World)>, CallError> {
+    let api: Api<MachineConfigPool> = Api::all(client.clone());
+    let Some(pool) = found(format!("read MachineConfigPool {name}"), api.get(name)).await? else {
+        return Ok(None);
+    };
+    let (jobs, unreadable_jobs) = ours(client, namespace, &ListParams::default().limit(LIMIT)).await?;
+    let world = World {
+        jobs,
+        unreadable_jobs,
+        ..World::default()
+    };
+    Ok(Some((pool, world)))
 }
 
 /// All objects of one of our kinds, and the names of those that do not parse.

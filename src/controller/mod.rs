@@ -12,6 +12,7 @@ mod events;
 mod gate;
 mod leader;
 mod live;
+mod machine_config_pool;
 mod mirror;
 mod peer;
 pub mod prometheus;
@@ -323,6 +324,11 @@ impl Loop<'_> {
         for hook in &world.hooks {
             let key = format!("UpgradeJobHook {}", hook.name_any());
             let work = async || upgrade_job_hook::reconcile(self.ctx, hook).await.map(|()| None);
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
+        }
+        for pool in &world.pools {
+            let key = format!("MachineConfigPool {}", pool.name_any());
+            let work = async || machine_config_pool::reconcile(self.ctx, world, pool).await;
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         wakes

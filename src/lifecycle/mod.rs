@@ -9,6 +9,7 @@ mod exit;
 mod held;
 mod lock;
 mod mirror;
+pub mod owner;
 mod passed_over;
 mod pending;
 mod release;
