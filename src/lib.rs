@@ -15,6 +15,7 @@ pub mod hooks;
 pub mod http;
 pub mod leader;
 pub mod lifecycle;
+pub mod metrics;
 pub mod openshift;
 pub mod outside;
 pub mod overlay;

@@ -11,10 +11,11 @@ use super::EngineArg;
 use crate::{
     clock::Clock,
     controller::{
-        self,
+        self, Stores,
         prometheus::{Access, Asker, BadAccess},
     },
     http as server,
+    metrics::Exposition,
     schedule::Zones,
     settings::Settings,
 };
@@ -78,7 +79,7 @@ pub struct Args {
     /// How long Prometheus may take to answer the questions of a health check (Go duration).
     #[arg(long, env = "PROMETHEUS_TIMEOUT", default_value = "10s", value_parser = super::duration)]
     prometheus_timeout: SignedDuration,
-    /// Address for /healthz and /readyz.
+    /// Address for /healthz, /readyz and /metrics.
     #[arg(long, env = "LISTEN", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
 }
@@ -130,7 +131,10 @@ pub async fn run(args: Args) -> Result<(), Error> {
     );
     let (report, ready) = watch::channel(Some("starting".to_owned()));
     let listener = server::listen(args.listen).await?;
-    let server = tokio::spawn(server::serve(listener, ready));
+    let stores = Stores::default();
+    let told = stores.clone();
+    let exposition = Exposition::new(move || told.metrics());
+    let server = tokio::spawn(server::serve(listener, ready, exposition));
     let stop = super::termination().map_err(Error::Signal)?;
     let tell = |missing: Option<String>| {
         report.send_if_modified(|now| {
@@ -151,6 +155,7 @@ pub async fn run(args: Args) -> Result<(), Error> {
         settings,
         Clock::System,
         prometheus,
+        stores,
         tell,
         stop,
     ))

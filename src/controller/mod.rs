@@ -110,7 +110,8 @@ pub fn argo_workflows() -> ApiResource {
     crate::engine::argo::Argo.resource()
 }
 
-/// Watches and reconciles until `shutdown` completes. `ready` is told what is missing, or `None` once nothing is.
+/// Watches and reconciles until `shutdown` completes. `stores` are filled, for others to look at as well; `ready` is told what
+/// is missing, or `None` once nothing is.
 ///
 /// With leader election it writes only while it holds the lease, and otherwise keeps its watches warm. A pass that is under
 /// way when the lease is lost is dropped where it is, as if the process had been killed.
@@ -119,6 +120,7 @@ pub async fn run(
     settings: Settings,
     clock: Clock,
     prometheus: Asker,
+    stores: Stores,
     ready: impl Fn(Option<String>),
     shutdown: impl Future<Output = ()>,
 ) {
@@ -129,7 +131,7 @@ pub async fn run(
     let (stop, election) = Election::start(&client, &settings, clock);
     let client = election.gate.guard(&client);
     let workflows = argo_workflows();
-    let stores = Stores::start(&client, &settings, &workflows, &changed, &mut tasks);
+    stores.start(&client, &settings, &workflows, &changed, &mut tasks);
     let (tell, peer) = watch::channel(peer::unknown());
     let watch_config = stores::watch_config(&settings).watch;
     tasks.spawn(peer::watch(

@@ -17,6 +17,7 @@ use crate::{
         UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
         cluster_version::ClusterVersion as ManagedClusterVersion, labels,
     },
+    metrics::Family,
     openshift::{
         cluster_operator::ClusterOperator,
         cluster_version::{self, ClusterVersion},
@@ -26,6 +27,7 @@ use crate::{
         node::NodeView,
     },
     outside::Outside,
+    overlay,
     settings::Settings,
     world::World,
 };
@@ -77,13 +79,14 @@ fn parsed<K: kube::Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> Op
 impl Stores {
     /// Starts all watches in `tasks`; `changed` is notified after every change. `workflows` is the engine's kind.
     pub fn start(
+        &self,
         client: &Client,
         settings: &Settings,
         workflows: &ApiResource,
         changed: &Arc<Notify>,
         tasks: &mut JoinSet<()>,
-    ) -> Self {
-        let stores = Self::default();
+    ) {
+        let stores = self;
         let namespace = &settings.namespace;
         let config = || watch_config(settings);
         let c = || client.clone();
@@ -163,7 +166,6 @@ impl Stores {
             Some(o)
         };
         tasks.spawn(watch(workflows, of_jobs, stores.workflows.clone(), n(), clear));
-        stores
     }
 
     /// The first kind that is not known yet, or that must be there and is not; `None` when decisions can be made.
@@ -225,6 +227,11 @@ impl Stores {
             control_plane_topology: self.topology.all().into_iter().next(),
             outside: Outside::default(),
         }
+    }
+
+    /// What `/metrics` tells of them.
+    pub fn metrics(&self) -> Vec<Family> {
+        overlay::metrics(&self.managed_versions.all())
     }
 
     /// The workflow of this name.

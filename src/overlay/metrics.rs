@@ -1,52 +1,48 @@
 //! The values of the metrics that the seed names ("The controller should export metrics for the ClusterVersion
 //! object"), with the labels of the peer.
 
+use kube::ResourceExt;
 use serde_json::Value;
 
 use super::spec;
 use crate::{
-    api::cluster_version::{ClusterVersion as ManagedClusterVersion, UpstreamSpec},
+    api::cluster_version::{ClusterVersion as ManagedClusterVersion, OverlayPreview, UpstreamSpec},
+    metrics::{Family, Series},
     openshift::cluster_version::NAME,
 };
-use kube::ResourceExt;
 
-/// One value of a metric.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
-    /// Name of the metric.
-    pub name: &'static str,
-    /// Names and values of its labels.
-    pub labels: Vec<(&'static str, String)>,
-    /// The value.
-    pub value: f64,
-}
-
-/// The gauges of our ClusterVersion, from its status; of an object that is not served there are none.
-pub fn metrics(managed: &ManagedClusterVersion) -> Vec<Sample> {
-    let Some(status) = managed.status.as_ref().filter(|_| managed.name_any() == NAME) else {
-        return Vec::new();
-    };
-    let mut samples = Vec::new();
-    if let Some(current) = &status.current {
-        samples.push(Sample {
-            name: "openshift_upgrade_controller_cluster_version_info",
+/// The gauges of our ClusterVersions, from their status; of an object that is not served there are none.
+pub fn metrics(all: &[ManagedClusterVersion]) -> Vec<Family> {
+    let (mut info, mut overlays) = (Vec::new(), Vec::new());
+    for managed in all.iter().filter(|managed| managed.name_any() == NAME) {
+        let Some(status) = &managed.status else { continue };
+        info.extend(status.current.iter().map(|current| Series {
             labels: labels(managed, current),
             value: 1.0,
-        });
+        }));
+        overlays.extend(status.overlays.iter().map(|overlay| series(managed, overlay)));
     }
-    for overlay in &status.overlays {
-        let mut labels = labels(managed, &overlay.preview.spec);
-        labels.push(("from", overlay.from.0.to_string()));
-        // Exact for any date: f64 has 53 bits.
-        #[allow(clippy::cast_precision_loss)]
-        let value = overlay.from.0.as_second() as f64;
-        samples.push(Sample {
+    vec![
+        Family {
+            name: "openshift_upgrade_controller_cluster_version_info",
+            help: "The spec of the cluster's ClusterVersion as it is applied now, always 1.",
+            series: info,
+        },
+        Family {
             name: "openshift_upgrade_controller_cluster_version_overlay_timestamp_seconds",
-            labels,
-            value,
-        });
-    }
-    samples
+            help: "When an overlay is due, in seconds since 1970; the other labels say what is applied then.",
+            series: overlays,
+        },
+    ]
+}
+
+fn series(managed: &ManagedClusterVersion, overlay: &OverlayPreview) -> Series {
+    let mut labels = labels(managed, &overlay.preview.spec);
+    labels.push(("from", overlay.from.0.to_string()));
+    // Exact for any date: f64 has 53 bits.
+    #[allow(clippy::cast_precision_loss)]
+    let value = overlay.from.0.as_second() as f64;
+    Series { labels, value }
 }
 
 fn labels(managed: &ManagedClusterVersion, of: &UpstreamSpec) -> Vec<(&'static str, String)> {

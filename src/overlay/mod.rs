@@ -39,7 +39,7 @@ pub use announcement::{ChannelChange, channel_change, channel_pending};
 pub use change::Change;
 pub use decision::{Decision, Input, Outcome, Refusal, decide};
 pub use memory::Memory;
-pub use metrics::{Sample, metrics};
+pub use metrics::metrics;
 pub use spec::FieldChange;
 
 /// Most previews in the status; those that are due or come next are shown first.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::api::{ApiServer, Identity};
 use crate::{
     clock::Clock,
-    controller::{self, prometheus::Asker},
+    controller::{self, Stores, prometheus::Asker},
     settings::Settings,
 };
 
@@ -71,6 +71,7 @@ pub async fn keep_running(
             settings,
             clock.shifted(offset),
             prometheus(clock),
+            Stores::default(),
             |_| {},
             std::future::pending(),
         );

@@ -24,7 +24,7 @@ use crate::{
         upgrade_job::{EngineChoice, JobPhase, StepPhase},
     },
     clock::Clock,
-    controller::{self, prometheus::Asker},
+    controller::{self, Stores, prometheus::Asker},
     leader::LEASE,
     outside::PEER_LEASE,
     schedule::Zones,
@@ -312,7 +312,17 @@ fn who_ends_in_order_gives_the_lease_back() {
         let (clock, nobody) = (world.simulation.clock, Asker::nobody());
         let running = tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
-            Box::pin(controller::run(client, settings, clock, nobody, |_| {}, stopped)).await;
+            let stores = Stores::default();
+            Box::pin(controller::run(
+                client,
+                settings,
+                clock,
+                nobody,
+                stores,
+                |_| {},
+                stopped,
+            ))
+            .await;
         });
         world.until_step_runs("await-control-plane").await;
         let other = world

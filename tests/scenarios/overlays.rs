@@ -65,6 +65,9 @@ async fn until_said(s: &Scenario, name: &str, type_: &str, expected: &str) -> St
     .await
 }
 
+const INFO: &str = "openshift_upgrade_controller_cluster_version_info";
+const OVERLAY: &str = "openshift_upgrade_controller_cluster_version_overlay_timestamp_seconds";
+
 async fn edit(s: &Scenario, name: &str, spec: Value) {
     api(s)
         .patch(
@@ -148,6 +151,11 @@ async fn the_whole_spec_but_desired_update_follows_template_and_overlays_and_is_
         let shown = api(s).get(VERSION).await.unwrap().status.unwrap();
         assert_eq!(shown.overlay_applied.unwrap().0, due);
         assert_eq!(shown.current.unwrap()["channel"], "stable-4.19");
+        let labels = "cluster_version=\"version\",baseline_capability_set=\"\",channel=\"stable-4.19\"";
+        for (metric, value) in [(INFO, 1), (OVERLAY, due.as_second())] {
+            let [line] = s.series(metric).try_into().expect("one series");
+            assert!(line.contains(labels) && line.ends_with(&format!("}} {value}.0")), "{line}");
+        }
 
         // By hand, while the operator runs and while it does not.
         by_hand(s, json!({"channel": "candidate-4.20"})).await;
@@ -167,6 +175,7 @@ async fn the_whole_spec_but_desired_update_follows_template_and_overlays_and_is_
         by_hand(s, json!({"channel": "eus-4.18"})).await;
         s.until_simulator_has_looked().await;
         assert_eq!(s.cluster_version().await.spec.channel.as_deref(), Some("eus-4.18"));
+        assert_eq!(s.series(INFO), Vec::<String>::new(), "the series goes with its object");
         for write in s.operators_writes() {
             assert!(!write.is_of_desired_update(), "{}", write.body);
         }

@@ -1,4 +1,10 @@
 use super::*;
+use crate::metrics::Series;
+
+fn series(managed: &ManagedClusterVersion) -> Vec<Vec<Series>> {
+    let families = metrics(std::slice::from_ref(managed));
+    families.into_iter().map(|family| family.series).collect()
+}
 
 #[test]
 fn the_metrics_of_the_seed() {
@@ -7,24 +13,28 @@ fn the_metrics_of_the_seed() {
         "capabilities".to_owned(),
         json!({"baselineCapabilitySet": "v4.18"}),
     );
-    assert_eq!(metrics(&managed), []);
+    assert_eq!(series(&managed), [Vec::new(), Vec::new()]);
     let mut world = world(&managed, &in_line());
     step(&mut managed, &mut world, NOON);
-    let all = metrics(&managed);
-    let label = |sample: &Sample, name: &str| {
-        let found = sample.labels.iter().find(|(key, _)| *key == name);
-        found.map(|(_, value)| value.clone()).unwrap()
-    };
-    let [info, overlay] = all.as_slice() else {
-        panic!("{all:#?}");
-    };
+    let names = metrics(&[managed.clone()])
+        .iter()
+        .map(|family| family.name)
+        .collect::<Vec<_>>();
     assert_eq!(
-        (info.name, overlay.name),
-        (
+        names,
+        [
             "openshift_upgrade_controller_cluster_version_info",
             "openshift_upgrade_controller_cluster_version_overlay_timestamp_seconds"
-        )
+        ]
     );
+    let label = |series: &Series, name: &str| {
+        let found = series.labels.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| value.clone()).unwrap()
+    };
+    let all = series(&managed);
+    let [[info], [overlay]] = [all[0].as_slice(), all[1].as_slice()] else {
+        panic!("{all:#?}");
+    };
     assert_eq!(
         (info.value, label(info, "channel")),
         (1.0, "stable-4.18".to_owned())
@@ -42,5 +52,5 @@ fn the_metrics_of_the_seed() {
         (OVERLAY.to_owned(), "c1".to_owned())
     );
     managed.metadata.name = Some("other".to_owned());
-    assert_eq!(metrics(&managed), []);
+    assert_eq!(series(&managed), [Vec::new(), Vec::new()]);
 }

@@ -186,9 +186,20 @@ impl Scenario {
     async fn until_ready_at(&self, port: u16) {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         until("the operator is ready", async || {
-            is_ready(address).unwrap_or(false).then_some(())
+            let answer = get(address, "/readyz").ok()?;
+            answer.starts_with("HTTP/1.1 200").then_some(())
         })
         .await;
+    }
+
+    /// The series of a metric that the operator exposes, as lines.
+    pub fn series(&self, metric: &str) -> Vec<String> {
+        let address = SocketAddr::from(([127, 0, 0, 1], self.lane.free_port(0)));
+        let answer = get(address, "/metrics").expect("scraping the operator");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let start = format!("{metric}{{");
+        let lines = answer.lines().filter(|line| line.starts_with(&start));
+        lines.map(str::to_owned).collect()
     }
 
     /// What must be true of every scenario: nothing was forbidden to the operator, and it still runs.
@@ -529,14 +540,18 @@ pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
     }
 }
 
-fn is_ready(operator: SocketAddr) -> std::io::Result<bool> {
+/// The operator's answer to a GET: its head and its body.
+fn get(operator: SocketAddr, path: &str) -> std::io::Result<String> {
     let patience = Duration::from_secs(2);
     let mut stream = TcpStream::connect_timeout(&operator, patience)?;
     stream.set_read_timeout(Some(patience))?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n"
+    )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(answer.starts_with("HTTP/1.1 200"))
+    Ok(answer)
 }
 
 async fn client(kubeconfig: &str) -> Client {
