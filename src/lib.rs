@@ -28,4 +28,5 @@ pub mod simulator;
 pub mod steps;
 pub mod target;
 pub mod text;
+pub mod unreadable;
 pub mod world;

@@ -17,6 +17,7 @@ use crate::{
         node::NodeView,
     },
     outside::Outside,
+    unreadable::{Kind, Unreadable},
 };
 
 /// A snapshot of everything that decisions rest on. Lists are sorted by name.
@@ -38,8 +39,8 @@ pub struct World {
     pub configs: Vec<UpgradeConfig>,
     /// UpgradeJobs of our namespace.
     pub jobs: Vec<UpgradeJob>,
-    /// Names of UpgradeJobs of our namespace that this operator cannot read. They are there, and may be running.
-    pub unreadable_jobs: Vec<String>,
+    /// Objects of our kinds, of our namespace, that this operator cannot read: they are none of the lists.
+    pub unreadable: Vec<Unreadable>,
     /// UpgradeJobHooks of our namespace.
     pub hooks: Vec<UpgradeJobHook>,
     /// UpgradeSuspensionWindows of our namespace.
@@ -56,6 +57,16 @@ impl World {
     /// The job of this name.
     pub fn job(&self, name: &str) -> Option<&UpgradeJob> {
         self.jobs.iter().find(|j| j.name_any() == name)
+    }
+
+    /// Whether there is a job of this name that cannot be read. It may be running.
+    pub fn has_unreadable_job(&self, name: &str) -> bool {
+        self.unreadable_of(Kind::UpgradeJob).any(|job| job.name() == name)
+    }
+
+    /// What cannot be read of a kind.
+    pub fn unreadable_of(&self, kind: Kind) -> impl Iterator<Item = &Unreadable> {
+        self.unreadable.iter().filter(move |object| object.kind == kind)
     }
 
     /// The ClusterVersion of our own kind that counts.

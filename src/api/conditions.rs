@@ -69,6 +69,8 @@ pub mod reasons {
     pub const UNSUPPORTED_TOPOLOGY: &str = "UnsupportedTopology";
     pub const INVALID: &str = "Invalid";
     pub const VALID: &str = "Valid";
+    /// The stored object does not parse.
+    pub const UNREADABLE: &str = "Unreadable";
     /// The next run makes a job.
     pub const SCHEDULED: &str = "Scheduled";
     /// `schedule.suspend` is set.

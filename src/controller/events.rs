@@ -5,7 +5,7 @@ use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
+use kube::{Api, Client, Resource, api::PostParams};
 
 use super::calls::call;
 use crate::{api::names, lifecycle::Notice};
@@ -18,11 +18,16 @@ pub async fn publish<K>(client: &Client, object: &K, notices: &[Notice], now: Ti
 where
     K: Resource<DynamicType = ()>,
 {
-    let namespace = object.namespace().unwrap_or_else(|| "default".to_owned());
+    publish_on(client, &object.object_ref(&()), notices, now).await;
+}
+
+/// Writes Events about the object that is referred to.
+pub async fn publish_on(client: &Client, object: &ObjectReference, notices: &[Notice], now: Timestamp) {
+    let namespace = object.namespace.clone().unwrap_or_else(|| "default".to_owned());
     let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
     for notice in notices {
         let event = event(object, &namespace, notice, now);
-        let attempt = format!("write Event {} of {}", notice.reason, object.name_any());
+        let attempt = format!("write Event {} of {}", notice.reason, name_of(object));
         if let Err(error) = call(attempt, api.create(&PostParams::default(), &event)).await
             && !error.is_already_exists()
         {
@@ -31,23 +36,22 @@ where
     }
 }
 
-fn event<K: Resource<DynamicType = ()>>(
-    object: &K,
-    namespace: &str,
-    notice: &Notice,
-    now: Timestamp,
-) -> Event {
+fn name_of(object: &ObjectReference) -> &str {
+    object.name.as_deref().unwrap_or_default()
+}
+
+fn event(object: &ObjectReference, namespace: &str, notice: &Notice, now: Timestamp) -> Event {
     let Notice {
         warning,
         reason,
         note,
     } = notice;
-    let name = object.name_any();
+    let name = name_of(object);
     // The same Event at the same instant has the same name: a repeated write is refused, not doubled.
     let id = names::hash(&format!("{name}/{reason}/{note}/{now}"), 16);
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{}.{id}", names::fit(&name, 200))),
+            name: Some(format!("{}.{id}", names::fit(name, 200))),
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
@@ -60,7 +64,7 @@ fn event<K: Resource<DynamicType = ()>>(
         note: Some(shorten(note)),
         regarding: Some(ObjectReference {
             resource_version: None,
-            ..object.object_ref(&())
+            ..object.clone()
         }),
         ..Event::default()
     }

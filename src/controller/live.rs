@@ -6,10 +6,14 @@ use kube::{
     core::DeserializeGuard,
 };
 
-use super::calls::{CallError, call, found};
+use super::{
+    calls::{CallError, call, found},
+    stores::parsed,
+};
 use crate::{
     api::{cluster_version::ClusterVersion as ManagedClusterVersion, labels},
     openshift::{cluster_operator::ClusterOperator, cluster_version, machine_config_pool::MachineConfigPool},
+    unreadable::Unreadable,
     world::World,
 };
 
@@ -36,7 +40,12 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
         hook_jobs.list(&list.clone().labels(labels::HOOK_JOB)),
     )
     .await?;
-    let (jobs, unreadable_jobs) = ours(client, namespace, &list).await?;
+    let mut unreadable = Vec::new();
+    let managed_versions = ours(client, namespace, &list, &mut unreadable).await?;
+    let configs = ours(client, namespace, &list, &mut unreadable).await?;
+    let jobs = ours(client, namespace, &list, &mut unreadable).await?;
+    let hooks = ours(client, namespace, &list, &mut unreadable).await?;
+    let windows = ours(client, namespace, &list, &mut unreadable).await?;
     let World {
         rendered,
         nodes,
@@ -46,13 +55,13 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
     } = world;
     Ok(World {
         cluster_version,
-        managed_versions: ours(client, namespace, &list).await?.0,
+        managed_versions,
         pools: sorted(pools.items),
-        configs: ours(client, namespace, &list).await?.0,
+        configs,
         jobs,
-        unreadable_jobs,
-        hooks: ours(client, namespace, &list).await?.0,
-        windows: ours(client, namespace, &list).await?.0,
+        unreadable,
+        hooks,
+        windows,
         hook_jobs: sorted(hook_jobs.items),
         operators: sorted(operators.items),
         rendered,
@@ -80,11 +89,12 @@ pub async fn managed_version(
     )
     .await?;
     let list = ListParams::default().limit(LIMIT);
-    let (jobs, unreadable_jobs) = ours(client, namespace, &list).await?;
+    let mut unreadable = Vec::new();
+    let jobs = ours(client, namespace, &list, &mut unreadable).await?;
     let world = World {
         cluster_version,
         jobs,
-        unreadable_jobs,
+        unreadable,
         managed_versions: vec![managed.clone()],
         ..World::default()
     };
@@ -101,21 +111,24 @@ pub async fn pool(
     let Some(pool) = found(format!("read MachineConfigPool {name}"), api.get(name)).await? else {
         return Ok(None);
     };
-    let (jobs, unreadable_jobs) = ours(client, namespace, &ListParams::default().limit(LIMIT)).await?;
+    let list = ListParams::default().limit(LIMIT);
+    let mut unreadable = Vec::new();
+    let jobs = ours(client, namespace, &list, &mut unreadable).await?;
     let world = World {
         jobs,
-        unreadable_jobs,
+        unreadable,
         ..World::default()
     };
     Ok(Some((pool, world)))
 }
 
-/// All objects of one of our kinds, and the names of those that do not parse.
+/// All objects of one of our kinds; those that do not parse go to `unreadable`.
 async fn ours<K>(
     client: &Client,
     namespace: &str,
     list: &ListParams,
-) -> Result<(Vec<K>, Vec<String>), CallError>
+    unreadable: &mut Vec<Unreadable>,
+) -> Result<Vec<K>, CallError>
 where
     K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
         + Clone
@@ -130,16 +143,15 @@ where
         let problem = format!("there are more than {LIMIT} in namespace {namespace}; delete some");
         return Err(CallError::Own { attempt, problem });
     }
-    let mut unreadable = Vec::new();
     let mut read = Vec::new();
     for guard in all.items {
-        let name = guard.name_any();
-        match guard.0 {
-            Ok(object) => read.push(object),
-            Err(_) => unreadable.push(name),
+        match parsed(guard) {
+            Some(Ok(object)) => read.push(object),
+            Some(Err(object)) => unreadable.push(object),
+            None => {}
         }
     }
-    Ok((sorted(read), unreadable))
+    Ok(sorted(read))
 }
 
 fn sorted<K: ResourceExt>(mut all: Vec<K>) -> Vec<K> {

@@ -17,6 +17,7 @@ mod mirror;
 mod peer;
 pub mod prometheus;
 mod stores;
+mod unreadable;
 mod upgrade_config;
 mod upgrade_job;
 mod upgrade_job_hook;
@@ -243,6 +244,7 @@ impl<R: Fn(Option<String>)> Watching<'_, R> {
             retries: Retries::default(),
             texts: upgrade_job::LiveTexts::default(),
             managed_version: overlay::Memory::default(),
+            unreadable: unreadable::Seen::default(),
             prometheus: &mut self.prometheus,
         };
         loop {
@@ -274,6 +276,7 @@ struct Loop<'a> {
     retries: Retries,
     texts: upgrade_job::LiveTexts,
     managed_version: overlay::Memory,
+    unreadable: unreadable::Seen,
     prometheus: &'a mut Asker,
 }
 
@@ -308,6 +311,12 @@ impl Loop<'_> {
     /// One pass over everything but configs and jobs; returns when to look again.
     async fn pass_over_the_rest(&mut self, world: &World) -> Vec<Timestamp> {
         let mut wakes = Vec::new();
+        for object in &world.unreadable {
+            let key = format!("{:?} {}", object.kind, object.name());
+            let seen = &mut self.unreadable;
+            let work = async || unreadable::reconcile(self.ctx, seen, object).await.map(|()| None);
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
+        }
         // Before the configs: a version is chosen in the channel of its time.
         for managed in &world.managed_versions {
             let key = format!("ClusterVersion {}", managed.name_any());

@@ -6,7 +6,7 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Node};
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject},
-    core::{DeserializeGuard, PartialObjectMeta},
+    core::{DeserializeGuard, PartialObjectMeta, error_boundary::InvalidObject},
     runtime::watcher,
 };
 use tokio::{sync::Notify, task::JoinSet};
@@ -29,8 +29,12 @@ use crate::{
     outside::Outside,
     overlay,
     settings::Settings,
+    unreadable::{Kind, Unreadable},
     world::World,
 };
+
+/// Of one of our kinds, with what does not parse.
+type Ours<K> = Mirror<Result<K, Unreadable>>;
 
 /// The copies of everything that decisions rest on.
 #[derive(Clone, Default)]
@@ -40,11 +44,11 @@ pub struct Stores {
     pub(super) pools: Mirror<MachineConfigPool>,
     rendered: Mirror<(String, String)>,
     nodes: Mirror<NodeView>,
-    managed_versions: Mirror<ManagedClusterVersion>,
-    configs: Mirror<UpgradeConfig>,
-    jobs: Mirror<UpgradeJob>,
-    hooks: Mirror<UpgradeJobHook>,
-    windows: Mirror<UpgradeSuspensionWindow>,
+    managed_versions: Ours<ManagedClusterVersion>,
+    configs: Ours<UpgradeConfig>,
+    jobs: Ours<UpgradeJob>,
+    hooks: Ours<UpgradeJobHook>,
+    windows: Ours<UpgradeSuspensionWindow>,
     hook_jobs: Mirror<Job>,
     topology: Mirror<String>,
     pub(super) workflows: Mirror<DynamicObject>,
@@ -60,20 +64,52 @@ pub(super) fn watch_config(settings: &Settings) -> mirror::Config {
     }
 }
 
-/// A stored object that does not parse must not stall the others: it is left out, and said once a change.
-fn parsed<K: kube::Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> Option<K> {
-    let name = guard.name_any();
+/// A stored object that does not parse must not stall the others.
+pub(super) fn parsed<K: kube::Resource<DynamicType = ()>>(
+    guard: DeserializeGuard<K>,
+) -> Option<Result<K, Unreadable>> {
     match guard.0 {
         Ok(mut object) => {
             object.meta_mut().managed_fields = None;
-            Some(object)
+            Some(Ok(object))
         }
-        Err(error) => {
-            let kind = K::kind(&());
-            tracing::error!(%kind, name, error = %error.error, "cannot read a stored object; it is left alone until it is mended");
-            None
+        Err(InvalidObject { error, mut metadata }) => {
+            metadata.managed_fields = None;
+            let kind = Kind::of::<K>()?;
+            Some(Err(Unreadable {
+                kind,
+                metadata,
+                problem: error,
+            }))
         }
     }
+}
+
+/// Said once a change, by the copies.
+fn watched<K: kube::Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> Option<Result<K, Unreadable>> {
+    let parsed = parsed(guard);
+    if let Some(Err(Unreadable {
+        kind,
+        metadata,
+        problem,
+    })) = &parsed
+    {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        tracing::error!(?kind, name, problem, "cannot read a stored object");
+    }
+    parsed
+}
+
+/// Those that parse; the others go to `unreadable`.
+fn readable<K: Clone>(mirror: &Ours<K>, unreadable: &mut Vec<Unreadable>) -> Vec<K> {
+    let mut read = Vec::new();
+    for object in mirror.all() {
+        match object {
+            Ok(object) => read.push(object),
+            Err(object) => unreadable.push(object),
+        }
+    }
+    read
 }
 
 impl Stores {
@@ -94,7 +130,7 @@ impl Stores {
         macro_rules! ours {
             ($kind:ty, $mirror:ident) => {
                 let api = Api::<DeserializeGuard<$kind>>::namespaced(c(), namespace);
-                tasks.spawn(watch(api, config(), stores.$mirror.clone(), n(), parsed));
+                tasks.spawn(watch(api, config(), stores.$mirror.clone(), n(), watched));
             };
         }
         ours!(ManagedClusterVersion, managed_versions);
@@ -210,19 +246,24 @@ impl Stores {
 
     /// A snapshot of the cluster's objects; workflows are read one by one, see [`Stores::workflow`].
     pub fn world(&self) -> World {
+        let mut unreadable = Vec::new();
+        let managed_versions = readable(&self.managed_versions, &mut unreadable);
+        let configs = readable(&self.configs, &mut unreadable);
+        let jobs = readable(&self.jobs, &mut unreadable);
+        let hooks = readable(&self.hooks, &mut unreadable);
+        let windows = readable(&self.windows, &mut unreadable);
         World {
             cluster_version: self.cluster_versions.get(cluster_version::NAME),
             operators: self.operators.all(),
             pools: self.pools.all(),
             rendered: self.rendered.all().into_iter().collect(),
             nodes: self.nodes.all(),
-            managed_versions: self.managed_versions.all(),
-            configs: self.configs.all(),
-            jobs: self.jobs.all(),
-            // They matter for the lock only, which is never taken by a copy.
-            unreadable_jobs: Vec::new(),
-            hooks: self.hooks.all(),
-            windows: self.windows.all(),
+            managed_versions,
+            configs,
+            jobs,
+            unreadable,
+            hooks,
+            windows,
             hook_jobs: self.hook_jobs.all(),
             control_plane_topology: self.topology.all().into_iter().next(),
             outside: Outside::default(),

@@ -56,7 +56,7 @@ pub(super) fn state(world: &World, job: &UpgradeJob) -> Lock {
     if Some(namespace) != job.namespace().as_deref() {
         return Lock::Held(key.to_owned());
     }
-    if world.unreadable_jobs.iter().any(|j| j == name) {
+    if world.has_unreadable_job(name) {
         return Lock::Held(key.to_owned());
     }
     let holder = world

@@ -23,7 +23,7 @@ fn is_under_way(world: &World, pool: &MachineConfigPool, name: &str) -> bool {
     let job = world
         .job(name)
         .filter(|job| uid.is_none_or(|uid| Some(uid) == job.metadata.uid.as_ref()));
-    world.unreadable_jobs.iter().any(|unreadable| unreadable == name)
+    world.has_unreadable_job(name)
         || job.is_some_and(|job| is_protected(job) || Stage::of(job) == Stage::Started)
 }
 
@@ -34,6 +34,7 @@ mod tests {
 
     use super::*;
     use crate::api::finalizers;
+    use crate::unreadable::{Kind, Unreadable};
 
     fn world(pool: &Value, job: &Value) -> World {
         let mut pool = pool.clone();
@@ -88,7 +89,7 @@ mod tests {
     fn a_job_that_cannot_be_read_may_be_under_way() {
         let mut world = world(&owned(false, "ns/new-kind"), &job("1", false));
         assert!(is_stale_in(&world));
-        world.unreadable_jobs.push("new-kind".to_owned());
+        world.unreadable = vec![Unreadable::named(Kind::UpgradeJob, "new-kind")];
         assert!(!is_stale_in(&world));
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn config_of<'a>(draft: &Draft<'a>) -> Option<&'a UpgradeConfig> {
     let configs = &draft.input.world.configs;
     configs
         .iter()
-        .find(|config| pinning::job::is_of(draft.input.job, config))
+        .find(|config| pinning::job::is_of(draft.input.job, &config.metadata))
 }
 
 /// The schedule was edited after the pin, and this instant is no run any more.

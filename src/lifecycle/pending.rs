@@ -21,6 +21,7 @@ use crate::{
     steps::Action,
     target::Target,
     text,
+    unreadable::{Kind, Unreadable},
 };
 
 /// How long a due job lets an earlier one go first.
@@ -67,15 +68,16 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     }
     let announced = announce(draft);
     let as_pinned = config_invalid(draft);
+    let unreadable = unreadable(draft);
     let invalid = skew.or(invalid);
     if now < start {
         let when = text::time(start, draft.input.settings.zone());
         let message = invalid.map_or_else(|| format!("starts at {when}"), |problem| problem.message);
-        let all = [Some(message), announced, as_pinned];
+        let all = [Some(message), announced, as_pinned, unreadable.map(|o| o.message)];
         draft.status.message = Some(all.into_iter().flatten().collect::<Vec<_>>().join("; "));
         return;
     }
-    let obstacle = invalid.or(create).or_else(|| obstacle(draft));
+    let obstacle = invalid.or(unreadable).or(create).or_else(|| obstacle(draft));
     if now >= limit {
         return expire(draft, obstacle);
     }
@@ -213,6 +215,25 @@ fn check_valid(draft: &mut Draft<'_>) -> Option<Obstacle> {
         Some(message) => Some(Obstacle::new(reasons::INVALID, message)),
         None => unknown,
     }
+}
+
+/// What cannot be read and may forbid this upgrade: any window, any hook, and the config that made the job (which may be
+/// suspended, or have no such run any more). To wait costs a run at most; to start may break what they protect.
+fn unreadable(draft: &Draft<'_>) -> Option<Obstacle> {
+    let world = draft.input.world;
+    let is_mine = |config: &&Unreadable| pinning::job::is_of(draft.input.job, &config.metadata);
+    let config = world.unreadable_of(Kind::UpgradeConfig).find(is_mine);
+    let object = world
+        .unreadable_of(Kind::UpgradeSuspensionWindow)
+        .next()
+        .or(config)
+        .or_else(|| world.unreadable_of(Kind::UpgradeJobHook).next())?;
+    let (kind, name) = (object.kind.resource().kind, object.name());
+    let message = format!(
+        "{kind} {name} cannot be read ({}) and may forbid this upgrade: see its condition Valid, and mend or delete it",
+        object.problem
+    );
+    Some(Obstacle::new(reasons::UNREADABLE, message))
 }
 
 /// What keeps a due job from starting.

@@ -16,7 +16,7 @@ pub(super) fn updating(world: &World, cluster: &ClusterVersion) -> Option<String
     let job = world.jobs.iter().find(|job| is_updating(job, cluster));
     job.map(ResourceExt::name_any).or_else(|| {
         let (_, name) = holder_of(cluster)?.0.split_once('/')?;
-        world.unreadable_jobs.iter().find(|job| *job == name).cloned()
+        world.has_unreadable_job(name).then(|| name.to_owned())
     })
 }
 

@@ -76,23 +76,20 @@ fn version_label(version: &str) -> String {
 }
 
 /// Whether a job was made by this config: it is owned by it, or (its owner reference is dropped when it starts) it
-/// carries both labels of a run and nobody else owns it.
+/// carries both labels of a run and nobody else owns it. The config's metadata will do: the rest may be unreadable.
 ///
 /// A job that a person copied, and gave a start of its own, is nobody's: its label says another start.
-pub fn is_of(job: &UpgradeJob, config: &UpgradeConfig) -> bool {
+pub fn is_of(job: &UpgradeJob, config: &ObjectMeta) -> bool {
     let label = label_start(job.labels());
     let is_copy = label.is_some_and(|start| start != job.spec.start_after.0.as_second());
-    if is_copy || job.metadata.namespace != config.metadata.namespace {
+    if is_copy || job.metadata.namespace != config.namespace {
         return false;
     }
-    let owner = job.owner_references().iter().find(|o| o.controller == Some(true));
-    match owner {
-        Some(owner) => Some(&owner.uid) == config.metadata.uid.as_ref(),
-        None => {
-            label.is_some()
-                && job.labels().get(labels::UPGRADE_CONFIG) == Some(&names::label_value(&config.name_any()))
-        }
+    if let Some(owner) = job.owner_references().iter().find(|o| o.controller == Some(true)) {
+        return Some(&owner.uid) == config.uid.as_ref();
     }
+    let name = config.name.as_deref().map(names::label_value);
+    label.is_some() && job.labels().get(labels::UPGRADE_CONFIG) == name.as_ref()
 }
 
 fn label_start(labels: &BTreeMap<String, String>) -> Option<i64> {

@@ -83,7 +83,11 @@ pub fn decide(
         return view.held();
     }
     let now = view.now;
-    let jobs: Vec<&UpgradeJob> = world.jobs.iter().filter(|j| job::is_of(j, config)).collect();
+    let jobs: Vec<&UpgradeJob> = world
+        .jobs
+        .iter()
+        .filter(|j| job::is_of(j, &config.metadata))
+        .collect();
     let delete_jobs = history::beyond(config, &jobs);
     let decision = match (
         unsupported_topology(world),

@@ -119,7 +119,7 @@ pub fn mark_deleted(status: &mut UpgradeConfigStatus, scene: &Scene<'_>) -> Vec<
         };
         let is_gone = recent.verdict == reasons::JOB_CREATED
             && scene.job_of(run).is_none()
-            && !scene.world.unreadable_jobs.contains(job);
+            && !scene.world.has_unreadable_job(job);
         if is_gone {
             let why = format!(
                 "UpgradeJob {job} was deleted before its start, and no other one is made for this run; create one by \

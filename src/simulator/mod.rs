@@ -17,3 +17,5 @@ pub mod scenario;
 pub mod simulation;
 #[cfg(test)]
 mod two_operators;
+#[cfg(test)]
+mod unreadable;

@@ -114,7 +114,7 @@ impl Simulation {
         simulation
     }
 
-    fn with_kinds(clock: Clock, kinds: Kinds) -> Self {
+    pub(super) fn with_kinds(clock: Clock, kinds: Kinds) -> Self {
         Self {
             server: ApiServer::new(clock, kinds),
             clock,

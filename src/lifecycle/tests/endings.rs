@@ -15,6 +15,7 @@ use crate::{
     lifecycle::RunState,
     plan::Plan,
     steps::Action,
+    unreadable::{Kind, Unreadable},
 };
 
 fn asked(patch: serde_json::Value) -> Bench {
@@ -307,7 +308,7 @@ fn a_hook_that_is_edited_later_does_not_fire_for_jobs_of_the_past() {
 #[test]
 fn an_unreadable_holder_keeps_its_lock() {
     let mut bench = Bench::new(job("j", json!({})));
-    bench.world.unreadable_jobs = vec!["other".to_owned()];
+    bench.world.unreadable = vec![Unreadable::named(Kind::UpgradeJob, "other")];
     let cluster = bench.world.cluster_version.as_mut().unwrap();
     cluster.metadata.annotations = Some(
         [(annotations::UPGRADE_JOB.to_owned(), "ns/other".to_owned())]

@@ -7,5 +7,6 @@ mod health;
 mod held;
 mod in_every_step;
 mod table;
+mod unreadable;
 mod upgrade;
 mod windows;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::unreadable::{Kind, Unreadable};
 
 #[test]
 fn the_whole_spec_is_replaced_but_desired_update_and_the_cluster_id() {
@@ -242,7 +243,7 @@ fn a_job_that_cannot_be_read_but_has_the_lock_holds_back_too() {
     world.cluster_version.as_mut().unwrap().metadata.annotations = Some(lock.into());
     let readable = decide_at(&managed, &world, AFTER, &no_objection());
     assert!(readable.change.is_some());
-    world.unreadable_jobs.push("broken".to_owned());
+    world.unreadable = vec![Unreadable::named(Kind::UpgradeJob, "broken")];
     let decision = decide_at(&managed, &world, AFTER, &no_objection());
     assert_eq!(decision.change, None);
     assert!(

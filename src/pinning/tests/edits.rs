@@ -1,6 +1,7 @@
 //! The schedule is edited, or a pinned job deleted, between the pin and the run.
 
 use super::*;
+use crate::unreadable::{Kind, Unreadable};
 
 /// The run of the 24th is pinned and recorded; then the config is edited.
 fn pinned() -> (UpgradeConfig, World) {
@@ -196,7 +197,8 @@ fn a_job_that_is_deleted_after_its_run_is_nothing_to_tell() {
 #[test]
 fn a_pinned_job_that_cannot_be_read_is_not_a_deleted_one() {
     let (mut config, mut world) = pinned();
-    world.unreadable_jobs = world.jobs.drain(..).map(|j| j.name_any()).collect();
+    let name = world.jobs.remove(0).name_any();
+    world.unreadable = vec![Unreadable::named(Kind::UpgradeJob, &name)];
     let decision = step(&mut config, &mut world, at("2026-11-24T17:10:00Z"));
     assert_eq!((decision.notices, decision.create), (vec![], None));
 }
