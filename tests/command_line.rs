@@ -46,6 +46,40 @@ fn an_answer_is_one_document_and_warnings_are_beside_it() {
     assert!(error.starts_with("warning: the schedule never fires"), "{error}");
 }
 
+/// As in `kustomize build | upgrade-operator next-runs -f -`.
+#[rstest]
+#[case::good("schedule: {cron: '0 22 * * 2'}", Some(0), "")]
+#[case::bad(
+    "schedule: {cron: '0 22 * * 7'}",
+    Some(2),
+    "standard input:1: UpgradeConfig c"
+)]
+fn manifests_are_read_from_standard_input(#[case] spec: &str, #[case] code: Option<i32>, #[case] says: &str) {
+    let config = format!(
+        "{{apiVersion: managedupgrade.appuio.io/v1beta1, kind: UpgradeConfig, metadata: {{name: c}}, \
+         spec: {{{spec}, jobTemplate: {{spec: {{}}}}}}}}"
+    );
+    let output = Command::cargo_bin("upgrade-operator")
+        .unwrap()
+        .args([
+            "next-runs",
+            "-f",
+            "-",
+            "--from",
+            "2026-11-20T00:00:00Z",
+            "--count",
+            "1",
+        ])
+        .write_stdin(config)
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), code, "{error}");
+    assert!(error.contains(says), "{error}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(out.contains("2026-11-24 22:00 UTC"), code == Some(0), "{out}");
+}
+
 #[rstest]
 #[case(&["--help"])]
 #[case(&["next-runs", "--help"])]

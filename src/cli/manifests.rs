@@ -90,7 +90,7 @@ pub struct Manifests {
 }
 
 impl Manifests {
-    /// Reads files and folders. Folders are read with all folders below: `*.yaml`, `*.yml` and `*.json`; names that begin
+    /// Reads files and folders; `-` is standard input. Folders are read with all folders below: `*.yaml`, `*.yml` and `*.json`; names that begin
     /// with a dot are passed over.
     pub fn load(paths: &[PathBuf]) -> Self {
         let mut all = Self::default();
@@ -109,7 +109,16 @@ impl Manifests {
             path: path.to_owned(),
             source,
         };
-        if path.is_dir() {
+        if path == Path::new("-") {
+            let name = Path::new("standard input");
+            match std::io::read_to_string(std::io::stdin()) {
+                Ok(text) => self.add(name, &text),
+                Err(source) => self.problems.push(Problem::Read {
+                    path: name.to_owned(),
+                    source,
+                }),
+            }
+        } else if path.is_dir() {
             match entries(path).map_err(read) {
                 Ok(entries) => entries.iter().for_each(|entry| self.load_path(entry)),
                 Err(problem) => self.problems.push(problem),

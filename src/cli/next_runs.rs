@@ -39,7 +39,7 @@ pub struct Args {
     /// Time zone of the expression (IANA name). Default: that of --default-location.
     #[arg(long, value_name = "ZONE", requires = "cron")]
     pub location: Option<String>,
-    /// Files or folders with UpgradeConfigs and UpgradeSuspensionWindows.
+    /// Files or folders with UpgradeConfigs and UpgradeSuspensionWindows; `-` is standard input.
     #[arg(short, long, value_name = "FILES", num_args = 1..)]
     pub files: Vec<PathBuf>,
     /// Time zone of schedules without a location (IANA name).
@@ -311,7 +311,7 @@ fn upcoming(
         .collect();
     let mut warnings = warnings.clone();
     if runs.is_empty() {
-        warnings.push("the schedule never fires within 40 years; check day and month".to_owned());
+        warnings.extend(schedule.never(from));
     }
     Runs { runs, warnings }
 }

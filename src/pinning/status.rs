@@ -298,9 +298,11 @@ impl<'a> Draft<'a> {
     fn scheduled(&mut self, scene: &Scene<'_>, next: &Next) {
         let (value, reason, message) = match next {
             Next::Never => {
-                let message = "no date matches cron and isoWeek within 40 years; check day and month";
-                if self.condition(types::SCHEDULED, false, reasons::NEVER_RUNS, message) {
-                    self.notice(true, reasons::NEVER_RUNS, message.to_owned());
+                let message = scene.schedule.never(scene.now);
+                let message =
+                    message.unwrap_or_else(|| "the last run of the schedule is decided already".to_owned());
+                if self.condition(types::SCHEDULED, false, reasons::NEVER_RUNS, &message) {
+                    self.notice(true, reasons::NEVER_RUNS, message);
                 }
                 return;
             }

@@ -12,6 +12,8 @@ use crate::api::upgrade_config;
 /// How far ahead a next run is looked for, in years: past the longest wait that a calendar makes (29 February in a
 /// given ISO week comes back within 40 years).
 const HORIZON_YEARS: i16 = 40;
+/// The last year of the calendar: see [`Cron::next_after`].
+const LAST_YEAR: i16 = 2100;
 
 /// A schedule that cannot be used; names the field below `spec.schedule`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -113,6 +115,32 @@ impl Schedule {
             .collect()
     }
 
+    /// That there is no run after `t`, and what to look at; `None` if there is one.
+    pub fn never(&self, t: Timestamp) -> Option<String> {
+        if self.next_after(t).is_some() {
+            return None;
+        }
+        let wall = time_zone::wall_clock(t, &self.zone);
+        let horizon = wall.year().saturating_add(HORIZON_YEARS);
+        let has_dates = || {
+            self.cron
+                .next_after(wall)
+                .is_some_and(|date| date.year() <= horizon)
+        };
+        Some(if horizon > LAST_YEAR {
+            format!(
+                "the schedule does not fire until the end of {LAST_YEAR}, and later dates are not looked at"
+            )
+        } else if has_dates() {
+            format!(
+                "the schedule never fires within {HORIZON_YEARS} years: none of the dates of cron is in a week of \
+                 isoWeek; check isoWeek"
+            )
+        } else {
+            format!("the schedule never fires within {HORIZON_YEARS} years; check day and month")
+        })
+    }
+
     /// Whether there is a run at exactly this instant.
     pub fn contains(&self, instant: Timestamp) -> bool {
         instant
@@ -154,6 +182,44 @@ mod tests {
     fn runs(schedule: &Schedule, after: &str, n: usize) -> Vec<String> {
         let runs = schedule.upcoming(after.parse().unwrap(), n);
         runs.iter().map(ToString::to_string).collect()
+    }
+
+    #[rstest]
+    #[case::fires("@weekly", "", "2026-01-01T00:00:00Z", None)]
+    #[case::no_such_day(
+        "30 2 31 2 *",
+        "",
+        "2026-01-01T00:00:00Z",
+        Some("the schedule never fires within 40 years; check day and month")
+    )]
+    #[case::no_such_day_in_any_week(
+        "30 2 31 2 *",
+        "@odd",
+        "2026-01-01T00:00:00Z",
+        Some("the schedule never fires within 40 years; check day and month")
+    )]
+    #[case::no_such_week(
+        "0 0 1 7 *",
+        "1",
+        "2026-01-01T00:00:00Z",
+        Some(
+            "the schedule never fires within 40 years: none of the dates of cron is in a week of isoWeek; check isoWeek"
+        )
+    )]
+    #[case::after_the_calendar(
+        "@weekly",
+        "",
+        "2101-01-01T00:00:00Z",
+        Some("the schedule does not fire until the end of 2100, and later dates are not looked at")
+    )]
+    fn a_schedule_that_never_fires_says_what_to_look_at(
+        #[case] cron: &str,
+        #[case] iso_week: &str,
+        #[case] after: &str,
+        #[case] said: Option<&str>,
+    ) {
+        let never = schedule(cron, iso_week, "UTC").never(after.parse().unwrap());
+        assert_eq!(never.as_deref(), said);
     }
 
     #[rstest]

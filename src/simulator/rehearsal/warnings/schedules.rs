@@ -45,12 +45,12 @@ fn never(
     if !runs.is_empty() || config.problem().is_some() {
         return None;
     }
-    Some(match schedule.next_after(story.recording.end) {
-        None => "the schedule never fires within 40 years; check day and month".to_owned(),
-        Some(next) => format!(
-            "there is no run in the time of the rehearsal; the next one after it is at {}",
-            text::time(next, schedule.zone())
-        ),
+    let end = story.recording.end;
+    schedule.never(end).or_else(|| {
+        let next = text::time(schedule.next_after(end)?, schedule.zone());
+        Some(format!(
+            "there is no run in the time of the rehearsal; the next one after it is at {next}"
+        ))
     })
 }
 
