@@ -272,7 +272,7 @@ impl Stores {
 
     /// What `/metrics` tells of them.
     pub fn metrics(&self) -> Vec<Family> {
-        overlay::metrics(&self.managed_versions.all())
+        overlay::metrics(&readable(&self.managed_versions, &mut Vec::new()))
     }
 
     /// The workflow of this name.
