@@ -19,7 +19,7 @@ use crate::{
     harness::{
         NAMESPACE, Scenario, condition, has,
         objects::{in_seconds, job_between},
-        scenario, until,
+        scenario, status, until,
     },
 };
 
@@ -122,8 +122,8 @@ async fn windows_say_what_they_match_and_what_is_wrong_with_them() {
     .await;
 }
 
-/// Takes the rules away that the CRD has beside its types, as an older CRD did not have them.
-async fn forget_the_rules(s: &Scenario) {
+/// Replaces the CRD by one with another schema, as an older release had it: what is stored under it stays when it goes.
+async fn change_the_schema(s: &Scenario, operation: &str, path: &str, value: Value) {
     let kind = ApiResource {
         group: "apiextensions.k8s.io".to_owned(),
         version: "v1".to_owned(),
@@ -132,8 +132,8 @@ async fn forget_the_rules(s: &Scenario) {
         plural: "customresourcedefinitions".to_owned(),
     };
     let api: Api<DynamicObject> = Api::all_with(s.client.clone(), &kind);
-    let rules = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations";
-    let patch = serde_json::from_value(json!([{"op": "remove", "path": rules}])).unwrap();
+    let path = format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec{path}");
+    let patch = serde_json::from_value(json!([{"op": operation, "path": path, "value": value}])).unwrap();
     api.patch(
         "upgradesuspensionwindows.managedupgrade.appuio.io",
         &PatchParams::default(),
@@ -147,7 +147,7 @@ async fn forget_the_rules(s: &Scenario) {
 #[ignore = "needs the test cluster: tests/run"]
 async fn a_stored_window_that_ends_before_it_starts_says_so_and_suspends_nothing() {
     scenario(&[], async |s| {
-        forget_the_rules(s).await;
+        change_the_schema(s, "remove", "/x-kubernetes-validations", Value::Null).await;
         let backwards = window(
             "backwards",
             in_seconds(3_600),
@@ -170,6 +170,51 @@ async fn a_stored_window_that_ends_before_it_starts_says_so_and_suspends_nothing
             "{message}"
         );
         s.create(&job_in(0, "upgrade", "a")).await;
+        s.until_job("upgrade", "has started", |j| has(j, "Started").is_some())
+            .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs the test cluster: tests/run"]
+async fn a_stored_window_that_cannot_be_read_says_so_and_holds_every_start() {
+    scenario(&[], async |s| {
+        let no_zone = json!({"apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "UpgradeSuspensionWindow",
+            "metadata": {"name": "holidays", "namespace": NAMESPACE},
+            "spec": {"start": "2026-12-24T00:00:00", "end": in_seconds(3_600), "jobSelector": {"matchLabels": {"no": "one"}}}});
+        assert!(s.try_create(&no_zone).await.is_err(), "our schema refuses it");
+        let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        change_the_schema(s, "replace", "", anything).await;
+        until("the API server takes it", async || s.try_create(&no_zone).await.ok()).await;
+        let api = s.dynamic("managedupgrade.appuio.io/v1beta1", "UpgradeSuspensionWindow");
+        let message = until("it says that it cannot be read", async || {
+            let window = api.get("holidays").await.ok()?;
+            let conditions = window.data["status"]["conditions"].as_array()?.clone();
+            let valid = conditions.into_iter().find(|c| c["type"] == "Valid")?;
+            (valid["reason"] == "Unreadable").then(|| valid["message"].as_str().unwrap_or_default().to_owned())
+        })
+        .await;
+        assert!(
+            message.contains("spec.start: ") && message.contains("no upgrade starts"),
+            "{message}"
+        );
+        until("an Event says so", async || {
+            let events = s.events_about("holidays").await;
+            let mut notes = events.into_iter().filter_map(|e| e.note);
+            notes.find(|n| n.contains("spec.start: "))
+        })
+        .await;
+
+        s.create(&job_in(0, "upgrade", "a")).await;
+        let held = s
+            .until_job("upgrade", "says what it waits for", |j| {
+                let message = status(j).message;
+                message.is_some_and(|m| m.contains("UpgradeSuspensionWindow holidays"))
+            })
+            .await;
+        assert!(has(&held, "Started").is_none());
+        api.delete("holidays", &DeleteParams::default()).await.expect("deleting the window");
         s.until_job("upgrade", "has started", |j| has(j, "Started").is_some())
             .await;
     })
