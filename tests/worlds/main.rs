@@ -30,7 +30,7 @@ mod state;
 mod tamper;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{IsTerminal, Write},
     sync::{
         Mutex,
@@ -40,6 +40,7 @@ use std::{
 };
 
 use draw::{PARTS, World};
+use play::History;
 
 /// Worlds of an ordinary run: a minute at most, in a build for tests on two cores.
 const WORLDS: u64 = 60;
@@ -88,7 +89,7 @@ fn random_worlds_keep_the_promises() {
     let count = number("WORLDS").unwrap_or(WORLDS);
     let (next, done) = (AtomicU64::new(first), AtomicU64::new(0));
     let failures: Mutex<Vec<String>> = Mutex::default();
-    let busiest = Mutex::new((0, 0, (Duration::ZERO, 0)));
+    let totals: Mutex<Totals> = Mutex::default();
     let began = Instant::now();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -101,12 +102,9 @@ fn random_worlds_keep_the_promises() {
                     }
                     let world_began = Instant::now();
                     let history = play::play(World::of(seed, &without), false);
-                    let took = (world_began.elapsed(), seed);
+                    let took = world_began.elapsed();
                     let violations = invariants::violations(&history);
-                    let hour = invariants::busiest_hour(&history);
-                    let mut busiest = busiest.lock().unwrap();
-                    *busiest = (hour.0.max(busiest.0), hour.1.max(busiest.1), took.max(busiest.2));
-                    drop(busiest);
+                    totals.lock().unwrap().add(&history, took);
                     if !violations.is_empty() {
                         let left_out: Vec<&str> = without.iter().map(String::as_str).collect();
                         let text = report::failure(&history, &violations, &left_out.join(","));
@@ -120,18 +118,59 @@ fn random_worlds_keep_the_promises() {
         }
     });
     let failures = failures.into_inner().unwrap();
-    let (requests, writes, (took, seed)) = busiest.into_inner().unwrap();
     println!(
-        "{} worlds in {:.0} s, the longest {took:.1?} (world {seed}); in the busiest hour {requests} requests, {writes} \
-         writes",
+        "{} worlds in {:.0} s; {}",
         done.into_inner(),
-        began.elapsed().as_secs_f64()
+        began.elapsed().as_secs_f64(),
+        totals.into_inner().unwrap()
     );
     assert!(
         failures.is_empty(),
         "{} worlds broke a promise, see above",
         failures.len()
     );
+}
+
+/// What was in all worlds together: worlds in which nothing happens prove nothing.
+#[derive(Default)]
+struct Totals {
+    /// Jobs by the reason of their outcome.
+    outcomes: BTreeMap<String, u64>,
+    days: i64,
+    /// The most requests and writes in an hour.
+    busiest: (u64, u64),
+    /// The world that took longest.
+    longest: (Duration, u64),
+}
+
+impl Totals {
+    fn add(&mut self, history: &History, took: Duration) {
+        for reason in invariants::outcomes(history) {
+            *self.outcomes.entry(reason).or_default() += 1;
+        }
+        let world = &history.world;
+        self.days += world.end.duration_since(world.start).as_hours() / 24;
+        let hour = invariants::busiest_hour(history);
+        self.busiest = (hour.0.max(self.busiest.0), hour.1.max(self.busiest.1));
+        self.longest = self.longest.max((took, world.seed));
+    }
+}
+
+impl std::fmt::Display for Totals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (requests, writes) = self.busiest;
+        let (took, seed) = self.longest;
+        let years = self.days / 365;
+        writeln!(
+            f,
+            "{years} simulated years, the longest took {took:.1?} (world {seed}); in the busiest hour {requests} requests, \
+             {writes} writes; jobs ended as"
+        )?;
+        for (reason, count) in &self.outcomes {
+            writeln!(f, "  {count:6} {reason}")?;
+        }
+        Ok(())
+    }
 }
 
 /// How far it is: on a terminal all the time, else now and then.

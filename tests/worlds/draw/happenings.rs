@@ -109,16 +109,24 @@ impl Sketch {
         let mut rng = self.rng("restarts");
         let mut chosen = BTreeMap::new();
         for _ in 0..rng.pick(&[0, 0, 1, 2, 4]) {
-            // Hours apart: which clock counts at a time is then certain.
             let at = self.moment(&mut rng);
             let down = rng.pick(&[1, 30, 300, 2_400]);
             let offset = rng.pick(&[0, 0, -300, -61, 45, 180, 300]);
-            chosen.insert(at.as_second() / 3_600 / 3, (at, down, offset));
+            chosen.insert(at, (down, offset));
         }
+        // Hours apart: which clock counts at a time is then certain, and none is killed that is not there.
+        let mut last = None;
+        chosen.retain(|at, _| {
+            let is_apart = last.is_none_or(|last| at.duration_since(last).as_hours() >= 3);
+            if is_apart {
+                last = Some(*at);
+            }
+            is_apart
+        });
         if !self.has("restarts") {
             return;
         }
-        for (at, down, offset) in chosen.into_values() {
+        for (at, (down, offset)) in chosen {
             let offset = if self.has("offsets") { offset } else { 0 };
             let restart = json!({"down": format!("{down}s"), "clockOffset": format!("{offset}s")});
             self.happens(at, &json!({"restartOperator": restart}));

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Judge;
 use crate::{
-    play::is_ours,
+    play::{History, is_ours},
     state::{CONFIGS, HOOK_JOBS, JOBS, Job, State, WINDOWS, has_finalizer, is_deleting, name, replay, uid},
 };
 
@@ -107,6 +107,22 @@ fn suspension(state: &State, job: Job<'_>, now: Timestamp) -> Option<String> {
         }
     }
     None
+}
+
+/// The reason of each outcome: `Succeeded` and more.
+pub fn reasons_of_outcomes(history: &History) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for entry in &history.journal {
+        let (before, after) = jobs_of(entry);
+        let ended = |job: Option<&Value>| {
+            job.and_then(|j| Job(j).outcome())
+                .map(|c| c["reason"].as_str().unwrap_or_default().to_owned())
+        };
+        if ended(before).is_none() {
+            reasons.extend(ended(after));
+        }
+    }
+    reasons
 }
 
 /// One outcome, and it stays.

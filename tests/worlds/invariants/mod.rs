@@ -81,4 +81,5 @@ pub fn violations(history: &History) -> Vec<Violation> {
     judge.found
 }
 
+pub use jobs::reasons_of_outcomes as outcomes;
 pub use traffic::busiest_hour;

@@ -13,7 +13,7 @@ use crate::{
 /// Requests and writes of an hour in which no job is under way.
 const IDLE: (u64, u64) = (400, 100);
 /// What each job that is under way may add.
-const EACH: (u64, u64) = (6_000, 400);
+const EACH: (u64, u64) = (1_200, 200);
 
 pub fn check(judge: &mut Judge<'_>) {
     let mut found = Vec::new();
