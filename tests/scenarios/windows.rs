@@ -123,7 +123,7 @@ async fn windows_say_what_they_match_and_what_is_wrong_with_them() {
 }
 
 /// Replaces the CRD by one with another schema, as an older release had it: what is stored under it stays when it goes.
-async fn change_the_schema(s: &Scenario, operation: &str, path: &str, value: Value) {
+async fn change_the_schema(s: &Scenario, operation: &str, field: &str, value: Value) {
     let kind = ApiResource {
         group: "apiextensions.k8s.io".to_owned(),
         version: "v1".to_owned(),
@@ -132,7 +132,7 @@ async fn change_the_schema(s: &Scenario, operation: &str, path: &str, value: Val
         plural: "customresourcedefinitions".to_owned(),
     };
     let api: Api<DynamicObject> = Api::all_with(s.client.clone(), &kind);
-    let path = format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec{path}");
+    let path = format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec{field}");
     let patch = serde_json::from_value(json!([{"op": operation, "path": path, "value": value}])).unwrap();
     api.patch(
         "upgradesuspensionwindows.managedupgrade.appuio.io",
