@@ -207,6 +207,16 @@ pub enum Wanted {
 /// Reads `spec.desiredUpdate`. A version without image is looked up in the available updates and the history, not in
 /// the conditional updates: that is how the cluster-version operator does it.
 pub fn wanted(cluster_version: &ClusterVersion, status: &ClusterVersionStatus) -> Wanted {
+    // The whole spec is validated, whatever it asks for.
+    let upstream = cluster_version.spec.other.get("upstream");
+    if let Some(url) = upstream.and_then(serde_json::Value::as_str)
+        && !url.is_empty()
+        && url.parse::<http::Uri>().is_err()
+    {
+        return Wanted::Invalid(format!(
+            "spec.upstream: Invalid value: {url:?}: must be a valid URL or empty"
+        ));
+    }
     let Some(update) = &cluster_version.spec.desired_update else {
         return Wanted::Nothing;
     };

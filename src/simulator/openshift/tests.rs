@@ -201,6 +201,25 @@ fn a_version_without_image_must_be_offered(
     }
 }
 
+#[test]
+fn a_spec_that_is_invalid_stops_every_update_until_it_is_mended() {
+    let mut fake = Fake::ready();
+    fake.set_upstream("http://no host");
+    fake.want_version("4.18.4");
+    fake.pass("2m");
+    let cv = fake.version().unwrap();
+    assert!(is_true(cv.conditions(), "Invalid"));
+    assert!(
+        cv.message_of("Invalid").contains("spec.upstream"),
+        "{}",
+        cv.message_of("Invalid")
+    );
+    assert!(!is_completed(&fake.cluster, "4.18.4"));
+    fake.set_upstream("https://updates.example.com/graph");
+    fake.pass("2m");
+    assert!(is_completed(&fake.cluster, "4.18.4"));
+}
+
 #[rstest]
 #[case::unsigned(
     "4.18.5",

@@ -243,6 +243,13 @@ impl Fake {
         }));
     }
 
+    pub(super) fn set_upstream(&mut self, url: &str) {
+        let version = self.cluster.cluster_version.as_mut().unwrap();
+        version.spec.other.insert("upstream".to_owned(), url.into());
+        version.metadata.generation = version.metadata.generation.map(|g| g + 1);
+        touch(version, &mut self.revision);
+    }
+
     pub(super) fn control(&mut self, key: &str, value: &str) {
         let controls = self.cluster.controls.as_mut().unwrap();
         let data = controls.data.get_or_insert_default();
