@@ -79,7 +79,7 @@ fn rescheduled(draft: &Draft<'_>, config: &UpgradeConfig) -> Option<String> {
 }
 
 /// A newer version is already there.
-fn superseded(draft: &Draft<'_>) -> Option<String> {
+pub(super) fn superseded(draft: &Draft<'_>) -> Option<String> {
     let cluster = draft.input.world.cluster_version.as_ref()?;
     let newest = cluster.newest().filter(|h| h.is_completed())?;
     let wanted = Target::of(draft.input.job, cluster)?;

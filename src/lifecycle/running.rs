@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{EngineState, RunState, draft::Draft, drive, lock};
+use super::{EngineState, RunState, draft::Draft, drive, lock, passed_over};
 use crate::{
     api::{
         conditions::{reasons, types},
@@ -196,6 +196,9 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
             format!("the workflow was {how} by {who}"),
         );
     }
+    if let Some(why) = superseded(draft) {
+        return draft.succeed(JobPhase::Skipped, reasons::SKIPPED, why);
+    }
     keep_pauses(draft, plan);
     match drive::main_part(draft, plan, run) {
         drive::Driven::Failed { reason, message } => draft.fail(reason, message),
@@ -210,6 +213,17 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
         }
         drive::Driven::Going => endings(draft, plan),
     }
+}
+
+/// Somebody upgraded the cluster beyond our version while the job waited: it must not go back.
+fn superseded(draft: &Draft<'_>) -> Option<String> {
+    if draft
+        .step_phase("set-desired-update")
+        .is_none_or(StepPhase::is_finished)
+    {
+        return None;
+    }
+    passed_over::superseded(draft)
 }
 
 pub(super) fn record_workflow(draft: &mut Draft<'_>, uid: &str, run: &Run) {

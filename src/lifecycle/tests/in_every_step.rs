@@ -261,6 +261,32 @@ fn another_target_before_ours_was_set_keeps_it_from_being_set(#[case] step: &str
     assert_eq!(bench.count(|a| matches!(a, Action::SetDesiredUpdate(_))), 0);
 }
 
+/// Somebody upgraded beyond our version while the job waited: it does not go back, whether or not it looks at what is offered.
+#[rstest]
+fn a_newer_version_that_was_installed_before_ours_was_set_skips_the_job(
+    #[values("hook-start-h", "pre-health-check", "set-desired-update")] step: &str,
+    #[values(true, false)] checks: bool,
+    #[values(true, false)] may_go_back: bool,
+) {
+    let mut bench = stuck_in(step);
+    let spec = &mut bench.job_mut().spec;
+    spec.desired_version_check_availability = Some(checks);
+    spec.allow_downgrade = Some(may_go_back);
+    let cluster = bench.world.cluster_version.as_mut().unwrap();
+    let newest = &mut cluster.status.as_mut().unwrap().history[0];
+    (newest.version, newest.image) = ("4.18.6".to_owned(), super::fixtures::image("4.18.6"));
+    bench.settle_at(60);
+    let outcome = (bench.is_true("Succeeded"), bench.is_true("Failed"));
+    if may_go_back {
+        assert_eq!(outcome.0, None, "{}", bench.message());
+        return;
+    }
+    assert_eq!(outcome, (Some("Skipped".to_owned()), None), "{}", bench.message());
+    assert!(bench.message().starts_with("Superseded: "), "{}", bench.message());
+    assert_eq!(bench.count(|a| matches!(a, Action::SetDesiredUpdate(_))), 0);
+    assert!(!bench.is_locked());
+}
+
 fn config(cron: &str, suspend: bool) -> crate::api::UpgradeConfig {
     serde_json::from_value(json!({
         "metadata": {"name": "c", "namespace": "ns"},
