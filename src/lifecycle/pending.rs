@@ -181,6 +181,9 @@ fn clock_skew(draft: &Draft<'_>) -> Option<Obstacle> {
 }
 
 fn check_valid(draft: &mut Draft<'_>) -> Option<Obstacle> {
+    if let Some(unsupported) = unsupported_topology(draft) {
+        return Some(unsupported);
+    }
     let mut problems: Vec<String> = validation::upgrade_job(draft.input.job, &draft.input.world.pools)
         .iter()
         .map(ToString::to_string)
@@ -217,6 +220,19 @@ fn check_valid(draft: &mut Draft<'_>) -> Option<Obstacle> {
     }
 }
 
+/// Rule: design 5, "topology". Such a cluster is upgraded from outside, or not at all.
+fn unsupported_topology(draft: &mut Draft<'_>) -> Option<Obstacle> {
+    let world = draft.input.world;
+    if world.control_plane_topology.as_deref() != Some("External") && !world.pools.is_empty() {
+        return None;
+    }
+    let message = "the cluster has a hosted control plane or no MachineConfigPools: it is not upgraded by this operator";
+    if draft.condition(types::VALID, false, reasons::UNSUPPORTED_TOPOLOGY, message) {
+        draft.notice(true, reasons::UNSUPPORTED_TOPOLOGY, message);
+    }
+    Some(Obstacle::new(reasons::UNSUPPORTED_TOPOLOGY, message))
+}
+
 /// What cannot be read and may forbid this upgrade: any window, any hook, and the config that made the job (which may be
 /// suspended, or have no such run any more). To wait costs a run at most; to start may break what they protect.
 fn unreadable(draft: &Draft<'_>) -> Option<Obstacle> {
@@ -239,12 +255,6 @@ fn unreadable(draft: &Draft<'_>) -> Option<Obstacle> {
 /// What keeps a due job from starting.
 fn obstacle(draft: &mut Draft<'_>) -> Option<Obstacle> {
     let world = draft.input.world;
-    if world.control_plane_topology.as_deref() == Some("External") || world.pools.is_empty() {
-        return Some(Obstacle::new(
-            reasons::UNSUPPORTED_TOPOLOGY,
-            "the cluster has a hosted control plane or no MachineConfigPools: it is not upgraded by this operator",
-        ));
-    }
     if let EngineState::Missing(why) = draft.input.engine {
         return Some(Obstacle::new("EngineMissing", why.clone()));
     }

@@ -11,7 +11,7 @@ use super::{
     fixtures::{NEW, OLD, at, held, hook, image, job},
 };
 use crate::{
-    api::{UpgradeJob, annotations, labels, upgrade_job::JobPhase},
+    api::{UpgradeJob, annotations, conditions, labels, upgrade_job::JobPhase},
     engine::StopRequest,
     lifecycle::EngineState,
     schedule::version::{Choice, choose},

@@ -180,3 +180,25 @@ fn not_started_is_skipped(#[case] bench: Bench, #[case] expired: &str, #[case] s
     assert_left(&bench, &UNTOUCHED);
     assert!(bench.workflow.is_none() || expired == "CreateHookRunning");
 }
+
+/// Nothing is begun for a cluster that is upgraded from outside, and that is said at once.
+#[rstest]
+#[case::hosted_control_plane(true)]
+#[case::no_pools(false)]
+fn an_unsupported_topology_is_said_before_the_start_and_runs_no_create_hooks(#[case] hosted: bool) {
+    let mut bench = plain();
+    bench.world.hooks.push(hook("ask", "Create", "Ignore"));
+    if hosted {
+        bench.world.control_plane_topology = Some("External".to_owned());
+    } else {
+        bench.world.pools.clear();
+    }
+    bench.settle_at(-60);
+    let status = bench.status();
+    let valid = conditions::get(&status.conditions, "Valid").unwrap();
+    assert_eq!(
+        (valid.status.as_str(), valid.reason.as_str()),
+        ("False", "UnsupportedTopology")
+    );
+    assert_eq!(bench.hooks_run(), Vec::<String>::new());
+}
