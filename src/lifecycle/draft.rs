@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Decision, Input, Notice, mirror};
+use super::{Decision, Input, Notice, advice, mirror, release};
 use crate::{
     api::{
         conditions::{self, reasons, types},
@@ -238,7 +238,8 @@ impl<'a> Draft<'a> {
 
     /// The job has failed.
     pub fn fail(&mut self, reason: &str, message: impl Into<String>) {
-        let message = message.into();
+        let advice = advice::after_failure(self.input.job, reason, release::is_under_way(self));
+        let message = format!("{}. {advice}", message.into());
         self.condition(types::FAILED, true, reason, message.clone());
         self.outcome(JobPhase::Failed, &message);
         self.notice(true, reason, message);
@@ -246,7 +247,11 @@ impl<'a> Draft<'a> {
 
     /// The job has succeeded, or was skipped.
     pub fn succeed(&mut self, phase: JobPhase, reason: &str, message: impl Into<String>) {
-        let message = message.into();
+        let mut message = message.into();
+        if phase == JobPhase::Skipped {
+            let expired = conditions::get(&self.status.conditions, types::EXPIRED).map(|c| c.reason.as_str());
+            message = format!("{message}. {}", advice::after_skip(self.input.job, expired));
+        }
         self.condition(types::SUCCEEDED, true, reason, message.clone());
         self.outcome(phase, &message);
         self.notice(phase == JobPhase::Skipped, reason, message);

@@ -1,6 +1,7 @@
 //! The life of an UpgradeJob, design 5: pure. One decision at a time: the world and the time in; the status, actions and
 //! reports to the engine out, carried out in that order (intent, cluster, engine), so that a restart at any line converges.
 
+mod advice;
 mod create_hooks;
 mod deletion;
 mod draft;

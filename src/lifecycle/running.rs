@@ -286,11 +286,11 @@ fn succeed(draft: &mut Draft<'_>) {
     if !rolling.is_empty() {
         return draft.say(format!("all done but {}", rolling.join("; ")));
     }
-    let message = match &draft.input.job.spec.desired_version {
-        Some(desired) => format!(
-            "Upgrade to {} succeeded",
-            desired.version.as_deref().unwrap_or("the given image")
-        ),
+    let wanted = draft.input.job.spec.desired_version.as_ref();
+    let version = wanted.map(|v| v.version.as_deref().unwrap_or("the given image"));
+    let message = match version {
+        Some(version) if draft.status.desired_update.is_some() => format!("Upgrade to {version} succeeded"),
+        Some(version) => format!("{version} was there already; hooks and pools are done"),
         None => "Maintenance without an update succeeded".to_owned(),
     };
     draft.succeed(JobPhase::Succeeded, reasons::SUCCEEDED, message);
@@ -422,13 +422,10 @@ fn deadline(draft: &mut Draft<'_>) {
     let at = if at.is_empty() {
         draft.status.message.clone().unwrap_or_default()
     } else {
-        at.join("; ")
+        format!("was at {}", at.join("; "))
     };
     draft.fail(
         reasons::TIMED_OUT,
-        format!(
-            "not done {} after startAfter; was at {at}",
-            duration::format(took)
-        ),
+        format!("not done {} after startAfter; {at}", duration::format(took)),
     );
 }
