@@ -13,6 +13,8 @@
 
 mod play;
 mod seen;
+#[path = "../support/simulated.rs"]
+mod simulated;
 mod state;
 mod story;
 mod sweep;

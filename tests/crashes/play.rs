@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::{
     seen::Seen,
+    simulated,
     story::{self, Story},
 };
 
@@ -69,7 +70,7 @@ async fn upgrade(case: &Case, keep_log: bool) -> Outcome {
     for (write, fault) in &case.faults {
         simulation.server.plan(*write, *fault);
     }
-    simulation.start_operator(&story::settings(case.engine));
+    simulation.start_operator(&simulated::settings(case.engine));
     simulation.play(&timeline);
     simulation.until(story::time(story::END)).await;
     assert_eq!(simulation.problems(), Vec::<String>::new());

@@ -2,17 +2,16 @@
 
 use std::{path::Path, sync::Arc};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::api::DynamicObject;
 use openshift_upgrade_operator::{
-    api::upgrade_job::{EngineChoice, JobPhase},
-    schedule::Zones,
-    settings::Settings,
+    api::upgrade_job::JobPhase,
     simulator::scenario::{Scenario, Timeline},
 };
 use serde_json::{Value, json};
 
-pub const NAMESPACE: &str = "openshift-upgrade";
+use crate::simulated::{self, object};
+
 /// 21:40 in Zurich, a Tuesday. The run is at 22:00, and pinned at 21:50.
 pub const BEGIN: &str = "2026-12-01T20:40:00Z";
 /// Long after everything, and not at a time at which anything is due.
@@ -90,43 +89,8 @@ pub fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-pub fn settings(engine: EngineChoice) -> Settings {
-    Settings {
-        namespace: NAMESPACE.to_owned(),
-        // Elections are tested elsewhere (`simulator/two_operators.rs`): here they would be a write every few seconds.
-        identity: None,
-        zones: Zones::bundled("Europe/Zurich").unwrap(),
-        engine,
-        workflow_service_account: None,
-        workflow_url_template: None,
-        // Texts alone are written seldom: each write costs seven runs.
-        live_message_interval: SignedDuration::from_mins(3),
-        default_hook_deadline: None,
-        retrieval_grace: SignedDuration::from_mins(10),
-        precondition_grace: SignedDuration::from_mins(10),
-        watch_timeout: Settings::WATCH_TIMEOUT,
-        heartbeat: Settings::HEARTBEAT,
-        absent_kind_poll: Settings::ABSENT_KIND_POLL,
-    }
-}
-
-fn object(kind: &str, name: &str, spec: &Value) -> DynamicObject {
-    serde_json::from_value(json!({
-        "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": kind,
-        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
-    }))
-    .unwrap()
-}
-
 fn hook(name: &str, events: &[&str], change: &Value) -> DynamicObject {
-    let container = json!({"name": "hook", "image": "registry.example.com/hook:1"});
-    let pod = json!({"restartPolicy": "Never", "containers": [container]});
-    let mut spec = json!({
-        "events": events, "selector": {"matchLabels": {"upgrade": "night"}},
-        "template": {"spec": {"activeDeadlineSeconds": 600, "backoffLimit": 0, "template": {"spec": pod}}},
-    });
-    json_patch::merge(&mut spec, change);
-    object("UpgradeJobHook", name, &spec)
+    simulated::hook(name, events, 600, change)
 }
 
 /// What an administrator wrote: a config with a pool that waits for the night, hooks of every event, an overlay that
