@@ -133,11 +133,11 @@ async fn change_the_schema(s: &Scenario, operation: &str, field: &str, value: Va
     };
     let api: Api<DynamicObject> = Api::all_with(s.client.clone(), &kind);
     let path = format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec{field}");
-    let patch = serde_json::from_value(json!([{"op": operation, "path": path, "value": value}])).unwrap();
+    let change = serde_json::from_value(json!([{"op": operation, "path": path, "value": value}])).unwrap();
     api.patch(
         "upgradesuspensionwindows.managedupgrade.appuio.io",
         &PatchParams::default(),
-        &Patch::<Value>::Json(patch),
+        &Patch::<Value>::Json(change),
     )
     .await
     .expect("patching the CRD");
