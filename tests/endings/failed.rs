@@ -262,6 +262,43 @@ fn ends(night: &Night, reason: &str, message: &str, hooks: &str, left: Left) {
     BOTH,
     HELD
 )]
+#[case::conditional(
+    conditional(),
+    "UpgradeConditional",
+    "set-desired-update: 4.18.5 is now only offered with known risks: BadDisk. Nothing was upgraded: read about the \
+         risks (`oc adm upgrade --include-not-recommended`); to accept them, create an UpgradeJob with \
+         desiredVersionCheckAvailability: false",
+    START,
+    UNTOUCHED
+)]
+#[case::update_server_silent(
+    update_server_silent(),
+    "UpdateServiceUnavailable",
+    "set-desired-update: the update service does not answer, so nobody knows whether 4.18.5 is still offered: \
+         Unable to retrieve available updates: no route to host. Nothing was upgraded: see why the cluster does not \
+         reach its update service (spec.upstream of the ClusterVersion, proxy); to try again, create another \
+         UpgradeJob",
+    START,
+    UNTOUCHED
+)]
+#[case::target_removed(
+    target_removed_before_acceptance(),
+    "DesiredUpdateChanged",
+    "await-control-plane: someone removed spec.desiredUpdate (4.18.5) from the ClusterVersion. This job does not \
+         fight over it: see who it was (`oc get clusterversion version -o yaml --show-managed-fields`), and watch \
+         what the cluster does now",
+    START,
+    UNTOUCHED
+)]
+#[case::pools_paused_on_failure(paused_on_failure(), "TimedOut", "not done 1h after startAfter; was at await-pools (worker: 0 of 1 updated). What has begun goes on without this job: see where it is (`oc get clusterversion,clusteroperators,machineconfigpools`), mend what keeps it, or make upgradeTimeout longer; to try again, create another UpgradeJob", UNPAUSE, Left { paused: &["worker: failure"], ..DONE })]
+#[case::post_health_of_the_last_pool(
+    unhealthy_after_the_last_pool(),
+    "PostHealthCheckFailed",
+    "final-health-check: not healthy: critical alert EtcdNoLeader (waited 30m). What has begun goes on without this \
+         job: mend that; pools that wait for it are in the condition PoolsLeftPaused",
+    BOTH,
+    DONE
+)]
 fn failed(
     #[case] night: Night,
     #[case] reason: &str,
@@ -297,25 +334,6 @@ fn failed(
     START,
     UNTOUCHED
 )]
-#[case::conditional(
-    conditional(),
-    "UpgradeConditional",
-    "set-desired-update: 4.18.5 is now only offered with known risks: BadDisk. Nothing was upgraded: read about the \
-         risks (`oc adm upgrade --include-not-recommended`); to accept them, create an UpgradeJob with \
-         desiredVersionCheckAvailability: false",
-    START,
-    UNTOUCHED
-)]
-#[case::update_server_silent(
-    update_server_silent(),
-    "UpdateServiceUnavailable",
-    "set-desired-update: the update service does not answer, so nobody knows whether 4.18.5 is still offered: \
-         Unable to retrieve available updates: no route to host. Nothing was upgraded: see why the cluster does not \
-         reach its update service (spec.upstream of the ClusterVersion, proxy); to try again, create another \
-         UpgradeJob",
-    START,
-    UNTOUCHED
-)]
 #[case::rejected(
     rejected("RetrievePayload"),
     "UpgradeRejected",
@@ -333,15 +351,6 @@ fn failed(
          and watch what the cluster does now",
     START,
     NEWER_HELD
-)]
-#[case::target_removed(
-    target_removed_before_acceptance(),
-    "DesiredUpdateChanged",
-    "await-control-plane: someone removed spec.desiredUpdate (4.18.5) from the ClusterVersion. This job does not \
-         fight over it: see who it was (`oc get clusterversion version -o yaml --show-managed-fields`), and watch \
-         what the cluster does now",
-    START,
-    UNTOUCHED
 )]
 #[case::upgrade_timeout(
     timed_out(),
@@ -362,7 +371,6 @@ fn failed(
     START,
     HELD
 )]
-#[case::pools_paused_on_failure(paused_on_failure(), "TimedOut", "not done 1h after startAfter; was at await-pools (worker: 0 of 1 updated). What has begun goes on without this job: see where it is (`oc get clusterversion,clusteroperators,machineconfigpools`), mend what keeps it, or make upgradeTimeout longer; to try again, create another UpgradeJob", UNPAUSE, Left { paused: &["worker: failure"], ..DONE })]
 #[case::post_health(
     unhealthy_after_the_control_plane(),
     "PostHealthCheckFailed",
@@ -370,14 +378,6 @@ fn failed(
          job: mend that; pools that wait for it are in the condition PoolsLeftPaused",
     START,
     HELD
-)]
-#[case::post_health_of_the_last_pool(
-    unhealthy_after_the_last_pool(),
-    "PostHealthCheckFailed",
-    "final-health-check: not healthy: critical alert EtcdNoLeader (waited 30m). What has begun goes on without this \
-         job: mend that; pools that wait for it are in the condition PoolsLeftPaused",
-    BOTH,
-    DONE
 )]
 #[case::abort_hook(
     abort("UpgradeComplete"),
