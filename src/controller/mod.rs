@@ -12,6 +12,7 @@ mod events;
 mod gate;
 mod leader;
 mod live;
+mod live_texts;
 mod machine_config_pool;
 mod mirror;
 mod peer;
@@ -36,6 +37,7 @@ use tokio::{
 use calls::CallError;
 use clocks::Clocks;
 use gate::Gate;
+use live_texts::LiveTexts;
 use prometheus::Asker;
 pub use stores::Stores;
 
@@ -242,7 +244,7 @@ impl<R: Fn(Option<String>)> Watching<'_, R> {
         let mut controller = Loop {
             ctx,
             retries: Retries::default(),
-            texts: upgrade_job::LiveTexts::default(),
+            texts: LiveTexts::default(),
             managed_version: overlay::Memory::default(),
             unreadable: unreadable::Seen::default(),
             prometheus: &mut self.prometheus,
@@ -274,7 +276,7 @@ fn until(t: Timestamp, now: Timestamp) -> Duration {
 struct Loop<'a> {
     ctx: &'a Context,
     retries: Retries,
-    texts: upgrade_job::LiveTexts,
+    texts: LiveTexts,
     managed_version: overlay::Memory,
     unreadable: unreadable::Seen,
     prometheus: &'a mut Asker,

@@ -1,6 +1,6 @@
 //! UpgradeJob: snapshot → decision → fresh snapshot → decision → status, actions, reports.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::{
@@ -13,6 +13,7 @@ use super::{
     calls::{CallError, call},
     effects::Effects,
     events, in_future, live,
+    live_texts::LiveTexts,
     mirror::Knowledge,
     prometheus::Asker,
 };
@@ -31,17 +32,6 @@ use crate::{
 
 /// A question that is still open is asked again after so long.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-
-/// What was said last of each job, so that engine and Events are not written to all the time.
-#[derive(Default)]
-pub struct LiveTexts {
-    /// By UID of the job: when its workflow was written to.
-    written: BTreeMap<String, Timestamp>,
-    /// The same for its status.
-    recorded: BTreeMap<String, Timestamp>,
-    /// The last failure that was told of, by UID of the job.
-    failures: BTreeMap<String, String>,
-}
 
 /// One pass over one job; returns when to look again.
 pub async fn reconcile(
@@ -149,8 +139,12 @@ impl Pass<'_> {
             decision.reports.clear();
         }
         self.drop_idle_reports(&mut decision);
-        self.limit_live_texts(&mut decision, texts);
-        self.limit_messages(&mut decision, texts);
+        texts.limit(
+            self.job,
+            &mut decision,
+            self.ctx.settings.live_message_interval,
+            self.ctx.now(),
+        );
         decision
     }
 
@@ -173,54 +167,6 @@ impl Pass<'_> {
 
     fn uid(&self) -> String {
         self.job.metadata.uid.clone().unwrap_or_default()
-    }
-
-    /// Text alone is written at most every `live_message_interval`; with an ending it goes along for free.
-    fn limit_live_texts(&self, decision: &mut Decision, texts: &LiveTexts) {
-        let only_text = decision
-            .reports
-            .iter()
-            .all(|(_, r)| matches!(r, Report::Message(_)));
-        let Some(last) = texts
-            .written
-            .get(&self.uid())
-            .filter(|_| only_text && !decision.reports.is_empty())
-        else {
-            return;
-        };
-        let next = last
-            .saturating_add(self.ctx.settings.live_message_interval)
-            .unwrap_or(Timestamp::MAX);
-        if self.ctx.now() < next {
-            decision.reports.clear();
-            decision.wake_at = Some(decision.wake_at.map_or(next, |w| w.min(next)));
-        }
-    }
-
-    /// A status that differs in its messages only, such as `63% done`, is written no more often than live texts are.
-    fn limit_messages(&self, decision: &mut Decision, texts: &LiveTexts) {
-        let Decision {
-            status,
-            actions,
-            reports,
-            notices,
-            asks: _,
-            wake_at,
-        } = decision;
-        let (Some(stored), Some(last)) = (&self.job.status, texts.recorded.get(&self.uid())) else {
-            return;
-        };
-        let is_quiet = actions.is_empty() && reports.is_empty() && notices.is_empty();
-        if !is_quiet || !differ_in_text_only(stored, status) {
-            return;
-        }
-        let next = last
-            .saturating_add(self.ctx.settings.live_message_interval)
-            .unwrap_or(Timestamp::MAX);
-        if self.ctx.now() < next {
-            status.clone_from(stored);
-            *wake_at = Some(wake_at.map_or(next, |w| w.min(next)));
-        }
     }
 
     fn is_embedded(&self) -> bool {
@@ -303,7 +249,7 @@ impl Pass<'_> {
         // Intent first: after a crash the record says what was about to happen.
         if self.job.status.as_ref() != Some(status) {
             effects.write_status(status).await?;
-            texts.recorded.insert(self.uid(), self.ctx.now());
+            texts.recorded(self.job, self.ctx.now());
         }
         // Each action stands for itself: one that fails must not keep the others from happening.
         let mut failed = None;
@@ -347,17 +293,15 @@ impl Pass<'_> {
     /// What cannot be done is an Event, once per text: an administrator does not read our log first.
     async fn tell_failure(&self, error: &Error, texts: &mut LiveTexts) {
         let note = error.to_string();
-        let uid = self.uid();
-        if error.is_conflict() || texts.failures.get(&uid) == Some(&note) {
+        if error.is_conflict() || !texts.is_new_failure(self.job, &note) {
             return;
         }
         let notice = Notice {
             warning: true,
             reason: "CannotAct".to_owned(),
-            note: note.clone(),
+            note,
         };
         events::publish(&self.ctx.client, self.job, &[notice], self.ctx.now()).await;
-        texts.failures.insert(uid, note);
     }
 
     fn workflow_api(&self) -> Api<DynamicObject> {
@@ -450,26 +394,9 @@ impl Pass<'_> {
         effects
             .patch_workflow(object, &self.workflow_api(), patch)
             .await?;
-        texts.written.insert(self.uid(), now);
+        texts.reported(self.job, now);
         Ok(())
     }
-}
-
-/// Whether two statuses say the same in other words.
-fn differ_in_text_only(stored: &UpgradeJobStatus, wanted: &UpgradeJobStatus) -> bool {
-    stored != wanted && without_messages(stored) == without_messages(wanted)
-}
-
-fn without_messages(status: &UpgradeJobStatus) -> UpgradeJobStatus {
-    let mut status = status.clone();
-    status.message = None;
-    for step in &mut status.steps {
-        step.message = None;
-    }
-    for condition in &mut status.conditions {
-        condition.message.clear();
-    }
-    status
 }
 
 fn embedded_engine() -> EngineState {
@@ -507,36 +434,5 @@ impl Error {
             Self::Call(error) => error.is_conflict(),
             Self::Render(_) | Self::Plan(_) | Self::TemplateMissing { .. } => false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn status(change: &Value) -> UpgradeJobStatus {
-        let mut status = json!({
-            "phase": "Running", "message": "62% done", "progress": "3/9",
-            "steps": [{"name": "a", "kind": "K", "phase": "Running", "message": "62% done"}],
-            "conditions": [{"type": "UpgradeCompleted", "status": "False", "reason": "InProgress", "message": "62% done",
-                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-        });
-        json_patch::merge(&mut status, change);
-        serde_json::from_value(status).unwrap()
-    }
-
-    #[rstest]
-    #[case::the_same(json!({}), false)]
-    #[case::message(json!({"message": "63% done"}), true)]
-    #[case::message_of_a_step(json!({"steps": [{"name": "a", "kind": "K", "phase": "Running", "message": "63% done"}]}), true)]
-    #[case::phase(json!({"message": "x", "phase": "Paused"}), false)]
-    #[case::phase_of_a_step(json!({"steps": [{"name": "a", "kind": "K", "phase": "Succeeded"}]}), false)]
-    #[case::progress(json!({"message": "x", "progress": "4/9"}), false)]
-    #[case::condition(json!({"conditions": []}), false)]
-    fn only_text_may_wait(#[case] change: Value, #[case] waits: bool) {
-        assert_eq!(differ_in_text_only(&status(&json!({})), &status(&change)), waits);
     }
 }
