@@ -14,7 +14,7 @@ const LEFT_OUT: [&str; 2] = ["events", "leases"];
 /// - of metadata, what the API server numbers: a write more or less moves all that follow;
 /// - times: after a fault everything is up to a minute later. Times that were written by people (`startAfter`, `from`,
 ///   `nextPossibleSchedules`) have other names, and are compared.
-const VOLATILE: [&str; 15] = [
+const VOLATILE: [&str; 16] = [
     "resourceVersion",
     "creationTimestamp",
     "managedFields",
@@ -27,6 +27,7 @@ const VOLATILE: [&str; 15] = [
     "startedAt",
     "completionTime",
     "finishedAt",
+    "decidedUntil",
     "since",
     "managedupgrade.appuio.io/channel-changed-at",
     "simulated.openshift.io/since",
