@@ -166,9 +166,13 @@ pub(super) fn sorted<K>(store: &Store<K>) -> Vec<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
-    let mut all: Vec<K> = store.state().iter().map(|o| (**o).clone()).collect();
-    all.sort_by_key(|o| (o.namespace(), o.name_any()));
-    all
+    let mut all = store.state();
+    // By reference: this is done at each change of the cluster, and there are many configurations after some years.
+    all.sort_by(|a, b| {
+        let (a, b) = (a.meta(), b.meta());
+        (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name))
+    });
+    all.iter().map(|o| (**o).clone()).collect()
 }
 
 fn find<K>(store: &Store<K>, name: &str) -> Option<K>
