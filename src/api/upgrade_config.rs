@@ -230,7 +230,7 @@ pub struct UpgradeConfigStatus {
     /// All runs up to this instant were decided; later ones where `recentRuns` says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_until: Option<Time>,
-    /// The next ten runs.
+    /// The next ten runs. The first may be one whose time has come and that still may get its job.
     #[serde(default)]
     pub next_possible_schedules: Vec<NextPossibleSchedule>,
     /// What became of the newest twenty runs that were decided, the newest last.

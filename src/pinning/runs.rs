@@ -89,6 +89,16 @@ pub enum Next {
     Create { run: Timestamp, job: Box<UpgradeJob> },
 }
 
+impl Next {
+    /// The run that is not decided yet.
+    pub fn run(&self) -> Option<Timestamp> {
+        match self {
+            Self::Never | Self::More => None,
+            Self::Later { run, .. } | Self::Blocked { run, .. } | Self::Create { run, .. } => Some(*run),
+        }
+    }
+}
+
 enum Look<'a> {
     /// It was none when its time came.
     NoRun,

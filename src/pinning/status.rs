@@ -82,7 +82,7 @@ impl View<'_> {
         };
         draft.condition(types::VALID, true, reasons::VALID, &message);
         draft.record(scene, walk);
-        draft.show_next(scene);
+        draft.show_next(scene, &walk.next);
         draft.announce(scene);
         draft.scheduled(scene, &walk.next);
         draft.suspended(scene);
@@ -220,11 +220,17 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn show_next(&mut self, scene: &Scene<'_>) {
+    /// The runs to come. One whose time has come and that may still get its job is the first of them, so that an edit is told
+    /// from it: what it leaves out was none when its time came.
+    fn show_next(&mut self, scene: &Scene<'_>, next: &Next) {
         let runs = scene.schedule.upcoming(self.now, SHOWN);
         self.wakes.extend(runs.first());
-        self.status.next_possible_schedules = runs
+        self.status.next_possible_schedules = next
+            .run()
+            .filter(|run| *run <= self.now)
             .into_iter()
+            .chain(runs)
+            .take(SHOWN)
             .map(|run| {
                 let Forecast { verdict, mut reason } = self.forecast(scene, run);
                 if verdict == Verdict::WillRun

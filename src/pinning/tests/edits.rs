@@ -324,3 +324,43 @@ fn the_condition_says_that_the_run_before_was_suspended() {
         "nothing suspends the next run"
     );
 }
+
+/// The run has come and waits for the clocks to agree, which it may for `maxSchedulingDelay`; then the schedule is suspended.
+/// The run was announced, so it is on record what became of it.
+#[test]
+fn a_run_that_still_waits_when_its_schedule_is_suspended_is_recorded() {
+    let (mut config, mut world) = (config(), world());
+    config.spec.max_scheduling_delay = Some(crate::api::GoDuration("6h".to_owned()));
+    config.spec.max_upgrade_start_delay = Some(crate::api::GoDuration("4h".to_owned()));
+    world.outside = crate::outside::Outside {
+        clock_ahead: SignedDuration::from_secs(-300),
+        peer: None,
+    };
+    for now in [PIN, RUN, "2026-11-24T21:20:00Z"] {
+        let decision = step(&mut config, &mut world, at(now));
+        assert_eq!(last(&decision), None, "{now}");
+        assert_eq!(
+            decision.status.next_possible_schedules[0].time.0,
+            at(RUN),
+            "{now}"
+        );
+        assert!(
+            decision
+                .wake_at
+                .is_some_and(|t| t > at(now).saturating_add(SignedDuration::from_mins(1)).unwrap()),
+            "{now}"
+        );
+    }
+    config.spec.schedule.suspend = true;
+    config.metadata.generation = config.metadata.generation.map(|g| g + 1);
+    let decision = step(&mut config, &mut world, at("2026-11-24T21:22:54Z"));
+    assert_eq!(last(&decision), Some(at(RUN)));
+    let recorded = decision
+        .status
+        .recent_runs
+        .iter()
+        .find(|r| r.time.0 == at(RUN))
+        .unwrap();
+    assert_eq!(recorded.verdict, "ScheduleSuspended");
+    assert_eq!(decision.status.next_possible_schedules[0].time.0, at(NEXT_RUN));
+}
