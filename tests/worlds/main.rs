@@ -43,7 +43,7 @@ use draw::{PARTS, World};
 use play::History;
 
 /// Worlds of an ordinary run: a minute at most, in a build for tests on two cores.
-const WORLDS: u64 = 60;
+const WORLDS: u64 = 40;
 /// After so many that broke an invariant it is clear enough.
 const ENOUGH: usize = 8;
 
