@@ -150,6 +150,10 @@ impl Pass<'_> {
 
     /// Reports that would change nothing in the workflow as it is: its texts are cut and escaped, and ended nodes stay.
     fn drop_idle_reports(&self, decision: &mut Decision) {
+        // Most passes have none, and a plan takes long to read.
+        if decision.reports.is_empty() {
+            return;
+        }
         let plan = decision
             .status
             .plan

@@ -235,7 +235,7 @@ impl Plan {
 
     /// Reads a stored plan.
     pub fn from_value(value: &serde_json::Value) -> Result<Self, BadPlan> {
-        let plan: Self = serde_json::from_value(value.clone())?;
+        let plan = Self::deserialize(value)?;
         if plan.version != VERSION {
             return Err(BadPlan::Version(plan.version));
         }
