@@ -87,6 +87,12 @@ pub mod reasons {
     pub const NEVER_RUNS: &str = "NeverRuns";
     /// Nobody looked in time.
     pub const NOT_CREATED_IN_TIME: &str = "NotCreatedInTime";
+    /// Nobody was there to start the job in its window.
+    pub const OPERATOR_DOWN: &str = "OperatorDown";
+    /// Another job goes first.
+    pub const LOCK_HELD: &str = "LockHeld";
+    /// Hooks of Create were still running at the end of the window.
+    pub const CREATE_HOOK_RUNNING: &str = "CreateHookRunning";
     /// The config that made the job cannot be acted upon any more.
     pub const CONFIG_INVALID: &str = "ConfigInvalid";
     /// The UpgradeJob of a run was deleted before it began.

@@ -63,9 +63,13 @@ pub(super) fn after_failure(job: &UpgradeJob, reason: &str, is_under_way: bool) 
 pub(super) fn after_skip(job: &UpgradeJob, expired: Option<&str>) -> String {
     let again = again(job);
     match expired {
-        Some("OperatorDown") => format!("See why the operator was away (its logs, its Deployment); {again}"),
-        Some("LockHeld") => format!("See what that job does; if it is gone, remove the {LOCK}; {again}"),
-        Some("CreateHookRunning") => {
+        Some(reasons::OPERATOR_DOWN) => {
+            format!("See why the operator was away (its logs, its Deployment); {again}")
+        }
+        Some(reasons::LOCK_HELD) => {
+            format!("See what that job does; if it is gone, remove the {LOCK}; {again}")
+        }
+        Some(reasons::CREATE_HOOK_RUNNING) => {
             format!("Make the hooks of Create quicker, or pinVersionWindow longer; {again}")
         }
         Some(reasons::UPDATES_UNKNOWN) => sentence(&format!("{UPDATE_SERVICE}; {again}")),

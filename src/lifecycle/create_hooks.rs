@@ -39,7 +39,7 @@ pub(super) fn drive_runs(draft: &mut Draft<'_>) -> Option<Obstacle> {
 }
 
 fn create_hook_running() -> Obstacle {
-    Obstacle::new("CreateHookRunning", "hooks of Create are still running")
+    Obstacle::new(reasons::CREATE_HOOK_RUNNING, "hooks of Create are still running")
 }
 
 /// Drives the current run of Create hooks: `Some(obstacle)` while it runs, `None` once it is over.

@@ -165,7 +165,7 @@ fn expire(draft: &mut Draft<'_>, obstacle: Option<Obstacle>) {
     let held = held::until_now(draft).map(|(reason, message)| Obstacle::new(reason, message));
     let Obstacle { reason, message } = obstacle.or(held).unwrap_or_else(|| {
         Obstacle::new(
-            "OperatorDown",
+            reasons::OPERATOR_DOWN,
             "the operator was not running, or could not reach the API server, in the start window",
         )
     });
@@ -220,12 +220,9 @@ fn check_valid(draft: &mut Draft<'_>) -> Option<Obstacle> {
     }
 }
 
-/// Rule: design 5, "topology". Such a cluster is upgraded from outside, or not at all.
+/// Such a cluster is upgraded from outside, or not at all.
 fn unsupported_topology(draft: &mut Draft<'_>) -> Option<Obstacle> {
-    let world = draft.input.world;
-    if world.control_plane_topology.as_deref() != Some("External") && !world.pools.is_empty() {
-        return None;
-    }
+    pinning::unsupported_topology(draft.input.world)?;
     let message = "the cluster has a hosted control plane or no MachineConfigPools: it is not upgraded by this operator";
     if draft.condition(types::VALID, false, reasons::UNSUPPORTED_TOPOLOGY, message) {
         draft.notice(true, reasons::UNSUPPORTED_TOPOLOGY, message);
@@ -260,7 +257,7 @@ fn obstacle(draft: &mut Draft<'_>) -> Option<Obstacle> {
     }
     if let Some(other) = earlier(draft) {
         return Some(Obstacle::new(
-            "LockHeld",
+            reasons::LOCK_HELD,
             format!("upgrade job {} is due earlier and goes first", other.name_any()),
         ));
     }
@@ -271,7 +268,7 @@ fn obstacle(draft: &mut Draft<'_>) -> Option<Obstacle> {
             "the ClusterVersion is not known",
         )),
         lock::Lock::Held(by) => Some(Obstacle::new(
-            "LockHeld",
+            reasons::LOCK_HELD,
             format!("upgrade job {by} has the lock"),
         )),
     }

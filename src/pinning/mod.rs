@@ -148,8 +148,8 @@ fn validate(
     }
 }
 
-/// Why this cluster cannot be upgraded by us.
-fn unsupported_topology(world: &World) -> Option<&'static str> {
+/// Why this cluster cannot be upgraded by us. Rule: design 5, "topology".
+pub fn unsupported_topology(world: &World) -> Option<&'static str> {
     if world.control_plane_topology.as_deref() == Some("External") {
         Some(
             "the control plane is hosted outside of this cluster (Infrastructure controlPlaneTopology External); \
