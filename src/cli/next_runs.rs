@@ -250,7 +250,11 @@ where
         // What cannot even be read is told in fewer words than a schema has.
         let object = manifest.parse()?;
         match review::review(manifest) {
-            Review::Taken { .. } => {}
+            Review::Taken { unknown_fields } => {
+                if let Some(warning) = review::no_such_fields(manifest, &unknown_fields) {
+                    writeln!(warn, "warning: {warning}")?;
+                }
+            }
             Review::UnknownKind => {
                 let version = manifest.object.types.as_ref().map(|t| t.api_version.as_str());
                 let (version, served) = (version.unwrap_or_default(), K::api_version(&()));
@@ -260,9 +264,6 @@ where
             Review::Refused(problems) => {
                 return Err(refused(format!("is not valid: {}", problems.join("; "))));
             }
-        }
-        if let Some(warning) = review::unknown_fields(manifest) {
-            writeln!(warn, "warning: {warning}")?;
         }
         found.push((manifest.location.clone(), object));
     }

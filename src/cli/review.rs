@@ -23,13 +23,18 @@ pub fn review(manifest: &Manifest) -> Review {
 
 /// The warning of fields that there are not; `None` if there are none of them.
 pub fn unknown_fields(manifest: &Manifest) -> Option<String> {
-    let Review::Taken { unknown_fields } = review(manifest) else {
+    match review(manifest) {
+        Review::Taken { unknown_fields } => no_such_fields(manifest, &unknown_fields),
+        Review::UnknownKind | Review::Refused(_) => None,
+    }
+}
+
+/// The same of an object that was reviewed already.
+pub fn no_such_fields(manifest: &Manifest, fields: &[String]) -> Option<String> {
+    if fields.is_empty() {
         return None;
-    };
-    let (first, more) = unknown_fields.split_first()?;
-    let fields = more
-        .iter()
-        .fold(first.clone(), |all, field| format!("{all}, {field}"));
+    }
+    let fields = fields.join(", ");
     let kind = manifest.object.types.as_ref().map(|t| t.kind.as_str());
     Some(format!(
         "{}: {} {}: no such field: {fields}; it has no effect, so check its spelling and its place",
