@@ -8,7 +8,7 @@ use kube::{
 
 use super::{
     calls::{CallError, call, found},
-    stores::parsed,
+    stores::{parsed, readable},
 };
 use crate::{
     api::{cluster_version::ClusterVersion as ManagedClusterVersion, labels},
@@ -143,15 +143,10 @@ where
         let problem = format!("there are more than {LIMIT} in namespace {namespace}; delete some");
         return Err(CallError::Own { attempt, problem });
     }
-    let mut read = Vec::new();
-    for guard in all.items {
-        match parsed(guard) {
-            Some(Ok(object)) => read.push(object),
-            Some(Err(object)) => unreadable.push(object),
-            None => {}
-        }
-    }
-    Ok(sorted(read))
+    Ok(sorted(readable(
+        all.items.into_iter().filter_map(parsed),
+        unreadable,
+    )))
 }
 
 fn sorted<K: ResourceExt>(mut all: Vec<K>) -> Vec<K> {

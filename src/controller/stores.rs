@@ -101,9 +101,12 @@ fn watched<K: kube::Resource<DynamicType = ()>>(guard: DeserializeGuard<K>) -> O
 }
 
 /// Those that parse; the others go to `unreadable`.
-fn readable<K: Clone>(mirror: &Ours<K>, unreadable: &mut Vec<Unreadable>) -> Vec<K> {
+pub(super) fn readable<K>(
+    all: impl IntoIterator<Item = Result<K, Unreadable>>,
+    unreadable: &mut Vec<Unreadable>,
+) -> Vec<K> {
     let mut read = Vec::new();
-    for object in mirror.all() {
+    for object in all {
         match object {
             Ok(object) => read.push(object),
             Err(object) => unreadable.push(object),
@@ -247,11 +250,11 @@ impl Stores {
     /// A snapshot of the cluster's objects; workflows are read one by one, see [`Stores::workflow`].
     pub fn world(&self) -> World {
         let mut unreadable = Vec::new();
-        let managed_versions = readable(&self.managed_versions, &mut unreadable);
-        let configs = readable(&self.configs, &mut unreadable);
-        let jobs = readable(&self.jobs, &mut unreadable);
-        let hooks = readable(&self.hooks, &mut unreadable);
-        let windows = readable(&self.windows, &mut unreadable);
+        let managed_versions = readable(self.managed_versions.all(), &mut unreadable);
+        let configs = readable(self.configs.all(), &mut unreadable);
+        let jobs = readable(self.jobs.all(), &mut unreadable);
+        let hooks = readable(self.hooks.all(), &mut unreadable);
+        let windows = readable(self.windows.all(), &mut unreadable);
         World {
             cluster_version: self.cluster_versions.get(cluster_version::NAME),
             operators: self.operators.all(),
@@ -272,7 +275,7 @@ impl Stores {
 
     /// What `/metrics` tells of them.
     pub fn metrics(&self) -> Vec<Family> {
-        overlay::metrics(&readable(&self.managed_versions, &mut Vec::new()))
+        overlay::metrics(&readable(self.managed_versions.all(), &mut Vec::new()))
     }
 
     /// The workflow of this name.
