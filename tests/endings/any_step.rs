@@ -300,35 +300,34 @@ fn an_older_target_before_ours_was_set() {
     assert_eq!(morning.asked_for(), asked);
 }
 
+/// The upgrade is done, with the hooks of its end.
+fn assert_succeeds(night: &Night, left: Left) {
+    let hooks = format!("{UNPAUSE}, Success:Succeeded, Finish:Succeeded");
+    assert_ends(
+        night,
+        "Succeeded/Succeeded",
+        "Upgrade to 4.18.5 succeeded",
+        &hooks,
+        left,
+    );
+}
+
 /// After the end it is no business of the job.
 #[test]
 fn another_target_after_the_end() {
     let night = Night::by_hand().someone_asks_for("23:00", NEWER);
-    let hooks = format!("{UNPAUSE}, Success:Succeeded, Finish:Succeeded");
-    assert_ends(
-        &night,
-        "Succeeded/Succeeded",
-        "Upgrade to 4.18.5 succeeded",
-        &hooks,
-        NEWER_THERE,
-    );
+    assert_succeeds(&night, NEWER_THERE);
 }
 
 /// What was accepted is installed.
 #[test]
 fn a_target_that_is_removed_after_it_was_accepted() {
     let night = Night::by_hand().desired("22:05", &Value::Null);
-    let hooks = format!("{UNPAUSE}, Success:Succeeded, Finish:Succeeded");
-    assert_ends(
-        &night,
-        "Succeeded/Succeeded",
-        "Upgrade to 4.18.5 succeeded",
-        &hooks,
-        Left {
-            asks_for: None,
-            ..DONE
-        },
-    );
+    let left = Left {
+        asks_for: None,
+        ..DONE
+    };
+    assert_succeeds(&night, left);
 }
 
 #[test]
@@ -358,14 +357,7 @@ fn a_hook_that_is_deleted_in_mid_run_is_skipped() {
         .hook("guard", "UpgradeComplete", "Abort")
         .hook_jobs("guard", "Fails", "1m")
         .delete("22:03", HOOK, "guard");
-    let hooks = format!("{UNPAUSE}, Success:Succeeded, Finish:Succeeded");
-    assert_ends(
-        &night,
-        "Succeeded/Succeeded",
-        "Upgrade to 4.18.5 succeeded",
-        &hooks,
-        DONE,
-    );
+    assert_succeeds(&night, DONE);
 }
 
 /// Its Job has begun, and is waited for; but its policy is gone.
@@ -375,14 +367,7 @@ fn a_hook_that_is_deleted_while_its_job_runs() {
         .hook("guard", "UpgradeComplete", "Abort")
         .hook_jobs("guard", "Fails", "5m")
         .delete("22:12", HOOK, "guard");
-    let hooks = format!("{UNPAUSE}, Success:Succeeded, Finish:Succeeded");
-    assert_ends(
-        &night,
-        "Succeeded/Succeeded",
-        "Upgrade to 4.18.5 succeeded",
-        &hooks,
-        DONE,
-    );
+    assert_succeeds(&night, DONE);
 }
 
 #[test]
