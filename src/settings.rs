@@ -44,6 +44,25 @@ impl Settings {
     /// and an engine that is installed is found within minutes.
     pub const ABSENT_KIND_POLL: SignedDuration = SignedDuration::from_mins(5);
 
+    /// The defaults of `upgrade-operator run` for a process that nobody elects.
+    pub fn new(namespace: impl Into<String>, zones: Zones) -> Self {
+        Self {
+            namespace: namespace.into(),
+            identity: None,
+            zones,
+            engine: EngineChoice::Auto,
+            workflow_service_account: None,
+            workflow_url_template: None,
+            live_message_interval: SignedDuration::from_secs(30),
+            default_hook_deadline: None,
+            retrieval_grace: SignedDuration::from_mins(30),
+            precondition_grace: SignedDuration::from_mins(10),
+            watch_timeout: Self::WATCH_TIMEOUT,
+            heartbeat: Self::HEARTBEAT,
+            absent_kind_poll: Self::ABSENT_KIND_POLL,
+        }
+    }
+
     /// Zone for times in messages.
     pub fn zone(&self) -> &TimeZone {
         self.zones.default_zone()

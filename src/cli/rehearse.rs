@@ -13,7 +13,7 @@ use super::{
     terminal::{self, Progress},
 };
 use crate::{
-    api::{UpgradeConfig, UpgradeJob, conditions::whole_seconds, duration, upgrade_job::EngineChoice},
+    api::{UpgradeConfig, UpgradeJob, conditions::whole_seconds, duration},
     schedule::{ZoneError, Zones},
     settings::Settings,
     simulator::{
@@ -210,19 +210,8 @@ const LIVE_MESSAGE_INTERVAL: SignedDuration = SignedDuration::from_hours(6);
 /// The defaults of `upgrade-operator run`, but for what only makes a rehearsal slow.
 fn settings(namespace: String, zones: Zones) -> Settings {
     Settings {
-        namespace,
-        identity: None,
-        zones,
-        engine: EngineChoice::Auto,
-        workflow_service_account: None,
-        workflow_url_template: None,
         live_message_interval: LIVE_MESSAGE_INTERVAL,
-        default_hook_deadline: None,
-        retrieval_grace: SignedDuration::from_mins(30),
-        precondition_grace: SignedDuration::from_mins(10),
-        watch_timeout: Settings::WATCH_TIMEOUT,
-        heartbeat: Settings::HEARTBEAT,
-        absent_kind_poll: Settings::ABSENT_KIND_POLL,
+        ..Settings::new(namespace, zones)
     }
 }
 

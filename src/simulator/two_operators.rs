@@ -21,7 +21,7 @@ use crate::{
     api::{
         UpgradeJob, UpgradeJobHook,
         conditions::{self, types},
-        upgrade_job::{EngineChoice, JobPhase, StepPhase},
+        upgrade_job::{JobPhase, StepPhase},
     },
     clock::Clock,
     controller::{self, Stores, prometheus::Asker},
@@ -38,19 +38,8 @@ const TAKEOVER: SignedDuration = SignedDuration::from_secs(20);
 
 fn settings() -> Settings {
     Settings {
-        namespace: NAMESPACE.into(),
         identity: Some("operator".into()),
-        zones: Zones::bundled("UTC").unwrap(),
-        engine: EngineChoice::Auto,
-        workflow_service_account: None,
-        workflow_url_template: None,
-        live_message_interval: SignedDuration::from_secs(30),
-        default_hook_deadline: None,
-        retrieval_grace: SignedDuration::from_mins(30),
-        precondition_grace: SignedDuration::from_mins(10),
-        watch_timeout: Settings::WATCH_TIMEOUT,
-        heartbeat: Settings::HEARTBEAT,
-        absent_kind_poll: Settings::ABSENT_KIND_POLL,
+        ..Settings::new(NAMESPACE, Zones::bundled("UTC").unwrap())
     }
 }
 

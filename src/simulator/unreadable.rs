@@ -22,7 +22,7 @@ use crate::{
     api::{
         UpgradeJob,
         conditions::{self, types},
-        upgrade_job::{EngineChoice, JobPhase},
+        upgrade_job::JobPhase,
     },
     clock::Clock,
     schedule::Zones,
@@ -34,21 +34,7 @@ const NAMESPACE: &str = "openshift-upgrade";
 const START: &str = "2026-11-21T20:00:00Z";
 
 fn settings() -> Settings {
-    Settings {
-        namespace: NAMESPACE.into(),
-        identity: None,
-        zones: Zones::bundled("UTC").unwrap(),
-        engine: EngineChoice::Auto,
-        workflow_service_account: None,
-        workflow_url_template: None,
-        live_message_interval: SignedDuration::from_secs(30),
-        default_hook_deadline: None,
-        retrieval_grace: SignedDuration::from_mins(30),
-        precondition_grace: SignedDuration::from_mins(10),
-        watch_timeout: Settings::WATCH_TIMEOUT,
-        heartbeat: Settings::HEARTBEAT,
-        absent_kind_poll: Settings::ABSENT_KIND_POLL,
-    }
+    Settings::new(NAMESPACE, Zones::bundled("UTC").unwrap())
 }
 
 /// The kind under a schema that takes anything.

@@ -10,22 +10,13 @@ pub const NAMESPACE: &str = "openshift-upgrade";
 pub const LABEL: (&str, &str) = ("upgrade", "night");
 
 pub fn settings(engine: EngineChoice) -> Settings {
+    // Elections are tested elsewhere (`simulator/two_operators.rs`): here they would be a write every few seconds.
     Settings {
-        namespace: NAMESPACE.to_owned(),
-        // Elections are tested elsewhere (`simulator/two_operators.rs`): here they would be a write every few seconds.
-        identity: None,
-        zones: Zones::bundled("Europe/Zurich").unwrap(),
         engine,
-        workflow_service_account: None,
-        workflow_url_template: None,
         // Texts alone are written seldom: each write costs time.
         live_message_interval: SignedDuration::from_mins(3),
-        default_hook_deadline: None,
         retrieval_grace: SignedDuration::from_mins(10),
-        precondition_grace: SignedDuration::from_mins(10),
-        watch_timeout: Settings::WATCH_TIMEOUT,
-        heartbeat: Settings::HEARTBEAT,
-        absent_kind_poll: Settings::ABSENT_KIND_POLL,
+        ..Settings::new(NAMESPACE, Zones::bundled("Europe/Zurich").unwrap())
     }
 }
 

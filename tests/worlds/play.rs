@@ -8,10 +8,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
 };
 use openshift_upgrade_operator::{
-    api::{
-        UpgradeJob,
-        upgrade_job::{EngineChoice, JobPhase},
-    },
+    api::{UpgradeJob, upgrade_job::JobPhase},
     clock::Clock,
     schedule::Zones,
     settings::Settings,
@@ -62,20 +59,9 @@ pub fn play(world: World, keep_log: bool) -> History {
 
 fn settings() -> Settings {
     Settings {
-        namespace: NAMESPACE.to_owned(),
-        identity: None,
-        zones: Zones::bundled("UTC").unwrap(),
-        engine: EngineChoice::Auto,
-        workflow_service_account: None,
-        workflow_url_template: None,
         // Texts alone are of no interest here, and most of the work.
         live_message_interval: SignedDuration::from_mins(10),
-        default_hook_deadline: None,
-        retrieval_grace: SignedDuration::from_mins(30),
-        precondition_grace: SignedDuration::from_mins(10),
-        watch_timeout: Settings::WATCH_TIMEOUT,
-        heartbeat: Settings::HEARTBEAT,
-        absent_kind_poll: Settings::ABSENT_KIND_POLL,
+        ..Settings::new(NAMESPACE, Zones::bundled("UTC").unwrap())
     }
 }
 

@@ -1,14 +1,9 @@
 //! A cluster, a job, a hook.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{
-    api::{UpgradeJob, upgrade_job::EngineChoice},
-    schedule::Zones,
-    settings::Settings,
-    world::World,
-};
+use crate::{api::UpgradeJob, schedule::Zones, settings::Settings, world::World};
 
 pub const OLD: &str = "4.18.3";
 pub const NEW: &str = "4.18.5";
@@ -26,21 +21,7 @@ pub fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
 }
 
 pub fn settings() -> Settings {
-    Settings {
-        namespace: "ns".into(),
-        identity: None,
-        zones: Zones::bundled("UTC").unwrap(),
-        engine: EngineChoice::Auto,
-        workflow_service_account: None,
-        workflow_url_template: None,
-        live_message_interval: SignedDuration::from_secs(30),
-        default_hook_deadline: None,
-        retrieval_grace: SignedDuration::from_mins(30),
-        precondition_grace: SignedDuration::from_mins(10),
-        watch_timeout: Settings::WATCH_TIMEOUT,
-        heartbeat: Settings::HEARTBEAT,
-        absent_kind_poll: Settings::ABSENT_KIND_POLL,
-    }
+    Settings::new("ns", Zones::bundled("UTC").unwrap())
 }
 
 /// A cluster at 4.18.3 that is offered 4.18.5, with pools master, worker and night.

@@ -366,24 +366,10 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{api::upgrade_job::EngineChoice, schedule::Zones};
+    use crate::schedule::Zones;
 
     fn settings() -> Settings {
-        Settings {
-            namespace: "openshift-upgrade".into(),
-            identity: None,
-            zones: Zones::bundled("UTC").unwrap(),
-            engine: EngineChoice::Auto,
-            workflow_service_account: None,
-            workflow_url_template: None,
-            live_message_interval: SignedDuration::from_secs(30),
-            default_hook_deadline: None,
-            retrieval_grace: SignedDuration::from_mins(30),
-            precondition_grace: SignedDuration::from_mins(10),
-            watch_timeout: Settings::WATCH_TIMEOUT,
-            heartbeat: Settings::HEARTBEAT,
-            absent_kind_poll: Settings::ABSENT_KIND_POLL,
-        }
+        Settings::new("openshift-upgrade", Zones::bundled("UTC").unwrap())
     }
 
     fn example(from: &str, days: i64) -> Recording {
