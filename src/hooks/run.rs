@@ -107,7 +107,7 @@ impl Progress {
         let name = hook.name_any();
         match tracker::find(tracker, &name, event.name, key) {
             Some(entry) => match entry.status {
-                HookState::Active => self.running.push(title(&name, key)),
+                HookState::Active => self.running.push(running(title(&name, key), &entry.message)),
                 HookState::Complete => self.complete += 1,
                 HookState::Failed => self.failed(hook, event, key, &entry.message),
             },
@@ -205,6 +205,15 @@ fn title(hook: &str, key: &str) -> String {
         format!("hook {hook}")
     } else {
         format!("hook {hook} for pool {key}")
+    }
+}
+
+/// A hook that runs, and what keeps it.
+fn running(title: String, obstacle: &str) -> String {
+    if obstacle.is_empty() {
+        title
+    } else {
+        format!("{title} ({obstacle})")
     }
 }
 

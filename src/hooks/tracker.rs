@@ -39,7 +39,7 @@ pub fn track(job: &UpgradeJob, tracker: &[HookTracker], jobs: &[Job]) -> Vec<Hoo
         .collect()
 }
 
-/// State of a hook's Job, and why it failed (empty otherwise).
+/// State of a hook's Job, and why it failed, or what keeps it (empty otherwise).
 ///
 /// SuccessCriteriaMet counts as Complete: the result is certain, only pods have to end. A Job that is being deleted before
 /// it ended has Failed: it makes no new pods, and our finalizer would hold it for ever.
@@ -66,7 +66,29 @@ pub fn state(job: &Job) -> (HookState, String) {
             format!("Job {name} was deleted before it ended"),
         );
     }
-    (HookState::Active, String::new())
+    (HookState::Active, obstacle(job).unwrap_or_default())
+}
+
+/// What keeps a Job that is not over: pods that failed, or one that cannot be scheduled or pulled. The Job counts them only,
+/// so the message says where to look.
+fn obstacle(job: &Job) -> Option<String> {
+    let name = job.name_any();
+    let status = job.status.as_ref()?;
+    let failed = match status.failed.unwrap_or_default() {
+        0 => None,
+        1 => Some("1 pod failed".to_owned()),
+        n => Some(format!("{n} pods failed")),
+    };
+    let idle = status.active.unwrap_or_default() > 0 && status.ready == Some(0);
+    let idle = idle.then(|| "no pod is ready yet".to_owned());
+    let what: Vec<String> = failed.into_iter().chain(idle).collect();
+    let namespace = job.namespace().unwrap_or_default();
+    (!what.is_empty()).then(|| {
+        let what = what.join(", ");
+        format!(
+            "Job {name}: {what}; see oc -n {namespace} describe pods -l batch.kubernetes.io/job-name={name}"
+        )
+    })
 }
 
 /// Names of the Jobs of `job` that have ended, whose end is in `tracker`, and that still carry our finalizer.
@@ -242,7 +264,7 @@ fn sorted_names<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<String> {
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use rstest::rstest;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::hooks::{
@@ -283,6 +305,23 @@ mod tests {
         } else {
             assert_eq!(text, format!("Job {} {message}", job.name_any()));
         }
+    }
+
+    #[rstest]
+    #[case::not_seen_by_the_controller(json!({}), "")]
+    #[case::cannot_be_scheduled_or_pulled(json!({"active": 1, "ready": 0}), "Job j: no pod is ready yet; see ")]
+    #[case::runs(json!({"active": 1, "ready": 1}), "")]
+    #[case::tries_again(json!({"active": 1, "ready": 1, "failed": 1}), "Job j: 1 pod failed; see ")]
+    #[case::is_about_to_try_again(json!({"active": 1, "ready": 0, "failed": 2}), "Job j: 2 pods failed, no pod is ready yet; see ")]
+    #[case::waits_to_try_again(json!({"ready": 0, "failed": 2}), "Job j: 2 pods failed; see ")]
+    fn a_job_that_does_not_get_on_says_where_to_look(#[case] status: Value, #[case] expected: &str) {
+        let job = json!({"metadata": {"name": "j", "namespace": "ns"}, "status": status});
+        let job: Job = serde_json::from_value(job).unwrap();
+        let (state, message) = state(&job);
+        assert_eq!(state, HookState::Active);
+        let pods = "oc -n ns describe pods -l batch.kubernetes.io/job-name=j";
+        let command = if expected.is_empty() { "" } else { pods };
+        assert_eq!(message, format!("{expected}{command}"));
     }
 
     #[test]
