@@ -146,6 +146,17 @@ fn every_reason_of_an_ending_is_documented() {
         );
     }
     assert!(CONCEPTS.contains(types::POOLS_LEFT_PAUSED));
+    for reason in [
+        reasons::PENDING_CHANGES,
+        reasons::ORPHANED,
+        reasons::PAUSED_ON_FAILURE,
+        reasons::NOTHING_PENDING,
+    ] {
+        assert!(
+            CONCEPTS.contains(&format!("| `{reason}` |")),
+            "{reason} is not documented"
+        );
+    }
 }
 
 #[test]

@@ -117,6 +117,12 @@ pub mod reasons {
     pub const CLOCK_SKEW: &str = "ClockSkew";
     /// openshift-upgrade-controller renews its lease.
     pub const PEER_AT_WORK: &str = "PeerAtWork";
+    /// A pool stays paused because its nodes would reboot; a later job takes it over.
+    pub const PENDING_CHANGES: &str = "PendingChanges";
+    /// The same, and no later job will.
+    pub const ORPHANED: &str = "Orphaned";
+    /// A pool stays paused though nothing is pending for it.
+    pub const NOTHING_PENDING: &str = "NothingPending";
     /// Nothing keeps the operator from acting.
     pub const NOT_HELD: &str = "NotHeld";
     /// No overlay changes the channel in this time.

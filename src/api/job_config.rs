@@ -145,11 +145,16 @@ impl JobConfig {
     ///
     /// An entry without delay holds nothing and hides no later entry (so does the peer).
     pub fn hold_of(&self, pool: &MachineConfigPool) -> Option<(usize, SignedDuration)> {
+        self.holds_of(pool).next()
+    }
+
+    /// All entries that would hold this pool, with their indices; the first does.
+    pub fn holds_of(&self, pool: &MachineConfigPool) -> impl Iterator<Item = (usize, SignedDuration)> {
         self.machine_config_pools
             .iter()
             .enumerate()
             .filter(|(_, entry)| entry.selects(pool))
-            .find_map(|(index, entry)| Some((index, entry.delay_min()?)))
+            .filter_map(|(index, entry)| Some((index, entry.delay_min()?)))
     }
 
     /// Whether the pool is to be paused when the job fails. Never the control plane's.

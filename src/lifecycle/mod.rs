@@ -8,6 +8,7 @@ mod draft;
 mod drive;
 mod exit;
 mod held;
+mod left_paused;
 mod lock;
 mod mirror;
 pub mod owner;

@@ -2,10 +2,10 @@
 
 use kube::ResourceExt;
 
-use super::{draft::Draft, is_protected, lock};
+use super::{draft::Draft, is_protected, left_paused, lock};
 use crate::{
     api::{
-        conditions::{self, reasons, types},
+        conditions::{self, types},
         upgrade_job::{PauseReason, StepPhase},
     },
     openshift::{cluster_version::ClusterVersion, machine_config_pool::MachineConfigPool},
@@ -32,7 +32,7 @@ pub(super) fn release(draft: &mut Draft<'_>) -> Released {
         lock::Lock::Unknown => return Released::Going("the ClusterVersion is not known".to_owned()),
         // Someone removed the lock. Nobody else has it, so what we asked for is still ours to take back; nothing else is.
         lock::Lock::Free if is_protected(draft.input.job) => {}
-        lock::Lock::Free | lock::Lock::Held(_) => return Released::Done(left(draft)),
+        lock::Lock::Free | lock::Lock::Held(_) => return Released::Done(left_paused::record(draft)),
     }
     if let Some(action) = withdrawal(draft) {
         draft.actions.push(action);
@@ -42,7 +42,7 @@ pub(super) fn release(draft: &mut Draft<'_>) -> Released {
     }
     withdrawn(draft);
     if lock != lock::Lock::Ours {
-        return Released::Done(left(draft));
+        return Released::Done(left_paused::record(draft));
     }
     let pools = pool_actions(draft);
     if !pools.is_empty() {
@@ -135,44 +135,6 @@ fn has_touched(draft: &Draft<'_>) -> bool {
 
 fn is_paused_on_failure(draft: &Draft<'_>, pool: &MachineConfigPool) -> bool {
     draft.input.job.spec.config.pauses_on_failure(pool) && pools::is_pending(draft.input.world, pool)
-}
-
-/// Records the pools that stay paused, with the command that lifts the pause.
-fn left(draft: &mut Draft<'_>) -> String {
-    let (world, job) = (draft.input.world, draft.input.job);
-    let paused: Vec<String> = world
-        .pools
-        .iter()
-        .filter(|p| matches!(pools::pause(job, p), Pause::Ours(_)))
-        .map(ResourceExt::name_any)
-        .collect();
-    if paused.is_empty() {
-        if draft.has(types::POOLS_LEFT_PAUSED) {
-            draft.condition(
-                types::POOLS_LEFT_PAUSED,
-                false,
-                reasons::COMPLETED,
-                "no pool of this job is paused any more",
-            );
-        }
-        return "everything was given back".to_owned();
-    }
-    let commands: Vec<String> = paused
-        .iter()
-        .map(|p| {
-            format!("oc patch machineconfigpool {p} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'")
-        })
-        .collect();
-    let message = format!(
-        "left paused: {}; changes are pending for them, and their nodes reboot when unpaused. A later job that holds them \
-         takes over; by hand: {}",
-        paused.join(", "),
-        commands.join("; "),
-    );
-    if draft.condition(types::POOLS_LEFT_PAUSED, true, "PendingChanges", message.clone()) {
-        draft.notice(true, types::POOLS_LEFT_PAUSED, message);
-    }
-    format!("left paused: {}", paused.join(", "))
 }
 
 /// Whether the cluster is about to install, or has installed, what this job set.

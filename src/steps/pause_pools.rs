@@ -12,7 +12,10 @@ use crate::{
 pub(super) fn tick(scene: &Scene<'_>) -> Tick {
     let missing = missing(scene, |_| false);
     if missing.is_empty() {
-        return Tick::done(describe(scene));
+        let twice = selected_twice(scene);
+        let mut tick = Tick::done([vec![describe(scene)], twice.clone()].concat().join("; "));
+        tick.warnings = twice.into_iter().map(|what| ("SelectedTwice", what)).collect();
+        return tick;
     }
     let names: Vec<String> = missing.iter().map(|p| p.name_any()).collect();
     let actions = names
@@ -45,6 +48,26 @@ pub(super) fn missing<'a>(
         }
     }
     missing
+}
+
+/// Pools that more than one entry would hold: the first counts, and whoever wrote the second should know.
+fn selected_twice(scene: &Scene<'_>) -> Vec<String> {
+    let config = &scene.job.spec.config;
+    let pools = scene.world.pools.iter();
+    pools
+        .filter_map(|pool| {
+            let mut entries = config.holds_of(pool).map(|(index, _)| (index + 1).to_string());
+            let first = entries.next()?;
+            let others: Vec<String> = entries.collect();
+            (!others.is_empty()).then(|| {
+                format!(
+                    "{} is selected by entries {first} and {} of machineConfigPools, and entry {first} counts",
+                    pool.name_any(),
+                    others.join(", "),
+                )
+            })
+        })
+        .collect()
 }
 
 fn describe(scene: &Scene<'_>) -> String {

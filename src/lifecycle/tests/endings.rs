@@ -219,10 +219,7 @@ fn a_timeout_in_mid_upgrade_leaves_pending_pools_paused() {
         "the control plane is unsettled"
     );
     assert_eq!(bench.status().paused_pools[0].name, "night");
-    assert_eq!(
-        bench.is_true("PoolsLeftPaused").as_deref(),
-        Some("PendingChanges")
-    );
+    assert_eq!(bench.is_true("PoolsLeftPaused").as_deref(), Some("Orphaned"));
     assert_eq!(
         bench.desired().as_deref(),
         Some(NEW),

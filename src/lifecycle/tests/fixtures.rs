@@ -54,15 +54,20 @@ pub fn world() -> World {
     World {
         cluster_version: Some(cluster_version),
         operators: vec![operator("etcd"), operator("machine-config")],
-        pools: vec![pool("master"), pool("night"), pool("worker")],
+        pools: ["master", "night", "worker"]
+            .map(|name| pool(name, &json!({})))
+            .into(),
         control_plane_topology: Some("HighlyAvailable".into()),
         ..World::default()
     }
 }
 
-fn pool(name: &str) -> crate::openshift::machine_config_pool::MachineConfigPool {
+/// A pool of two nodes that are up to date; its label `name` is its name, and it has `labels` besides.
+pub fn pool(name: &str, labels: &Value) -> crate::openshift::machine_config_pool::MachineConfigPool {
+    let mut all = json!({"name": name});
+    json_patch::merge(&mut all, labels);
     object(json!({
-        "metadata": {"name": name, "labels": {"name": name}, "generation": 1, "resourceVersion": "1"},
+        "metadata": {"name": name, "labels": all, "generation": 1, "resourceVersion": "1"},
         "spec": {"paused": false, "configuration": {"name": format!("rendered-{name}-1")}},
         "status": {
             "observedGeneration": 1, "configuration": {"name": format!("rendered-{name}-1")},
