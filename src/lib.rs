@@ -9,6 +9,7 @@ pub mod clock;
 pub mod controller;
 #[cfg(test)]
 mod documentation;
+pub mod drain;
 pub mod engine;
 pub mod health;
 pub mod hooks;

@@ -7,10 +7,15 @@ use kube::ResourceExt;
 
 use crate::{
     api::{UpgradeJob, annotations, names, upgrade_job::PauseReason},
-    openshift::{cluster_version::ClusterVersion, machine_config_pool::MachineConfigPool},
-    target,
+    openshift::{cluster_version::ClusterVersion, machine_config_pool::MachineConfigPool, node::NodeView},
+    target, text,
     world::World,
 };
+
+/// Most degraded nodes of a pool that are named.
+const MAX_DEGRADED: usize = 3;
+/// Longest reason of a node in a message, in characters.
+const MAX_REASON: usize = 160;
 
 /// An entry of `config.machineConfigPools` that holds pools back.
 #[derive(Clone, Debug, PartialEq)]
@@ -225,7 +230,7 @@ pub fn unfinished(world: &World, pool: &MachineConfigPool) -> Option<String> {
     if state.machine_count > 0 && (moved || state.updated_machine_count != state.machine_count) {
         let degraded = match state.degraded_machine_count {
             0 => String::new(),
-            n => format!(", {n} degraded"),
+            n => format!(", {n} degraded{}", degraded_nodes(world, &name)),
         };
         return Some(format!(
             "{name}: {} of {} updated{degraded}",
@@ -234,9 +239,30 @@ pub fn unfinished(world: &World, pool: &MachineConfigPool) -> Option<String> {
     }
     if state.degraded_machine_count > 0 {
         return Some(format!(
-            "{name}: {} of {} degraded",
-            state.degraded_machine_count, state.machine_count
+            "{name}: {} of {} degraded{}",
+            state.degraded_machine_count,
+            state.machine_count,
+            degraded_nodes(world, &name)
         ));
     }
     None
+}
+
+/// The degraded nodes of a pool in parentheses, each with what the machine-config daemon says; empty if none is known.
+pub fn degraded_nodes(world: &World, pool: &str) -> String {
+    let of_pool = world
+        .nodes
+        .iter()
+        .filter(|n| n.is_degraded() && n.pool() == Some(pool));
+    let all: Vec<&NodeView> = of_pool.collect();
+    let shown = all.iter().take(MAX_DEGRADED).map(|n| match &n.reason {
+        Some(reason) => format!("{}: {}", n.name, text::line(reason, MAX_REASON)),
+        None => n.name.clone(),
+    });
+    let shown: Vec<String> = shown.collect();
+    match all.len().saturating_sub(shown.len()) {
+        _ if shown.is_empty() => String::new(),
+        0 => format!(" ({})", shown.join("; ")),
+        more => format!(" ({}; and {more} more)", shown.join("; ")),
+    }
 }

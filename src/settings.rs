@@ -27,6 +27,8 @@ pub struct Settings {
     pub retrieval_grace: SignedDuration,
     /// How long a release may be rejected because of failed preconditions.
     pub precondition_grace: SignedDuration,
+    /// From how long a drain takes on it is told which pods are in its way.
+    pub drain_report_after: SignedDuration,
     /// How long a watch stays open before it is renewed.
     pub watch_timeout: SignedDuration,
     /// Even without any event everything is looked at this often.
@@ -57,6 +59,7 @@ impl Settings {
             default_hook_deadline: None,
             retrieval_grace: SignedDuration::from_mins(30),
             precondition_grace: SignedDuration::from_mins(10),
+            drain_report_after: SignedDuration::from_mins(5),
             watch_timeout: Self::WATCH_TIMEOUT,
             heartbeat: Self::HEARTBEAT,
             absent_kind_poll: Self::ABSENT_KIND_POLL,

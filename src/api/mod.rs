@@ -7,6 +7,7 @@
 // Clippy takes the parts of several `printcolumn`s for one attribute given twice.
 #![allow(clippy::duplicated_attributes)]
 
+pub mod blocker;
 pub mod cluster_version;
 pub mod conditions;
 pub mod duration;

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    blocker::Blocker,
     conditions::{self, types},
     upgrade_job_hook::HookEvent,
 };
@@ -226,6 +227,11 @@ pub struct UpgradeJobStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub paused_pools: Vec<PausedPool>,
+    /// Pods that keep nodes from being drained, by node, namespace and name; at most 20. Those of a failed job stay as they
+    /// were seen last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node", "namespace", "pod"]))]
+    pub blockers: Vec<Blocker>,
     /// Hooks that ran or run (the peer's).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hook_tracker: Vec<HookTracker>,

@@ -66,6 +66,9 @@ pub struct Args {
     /// How long a release may be rejected because of failed preconditions (Go duration).
     #[arg(long, env = "PRECONDITION_GRACE", default_value = "10m", value_parser = super::duration)]
     precondition_grace: SignedDuration,
+    /// From how long a node drains on it is told which pods are in the way, and why (Go duration).
+    #[arg(long, env = "DRAIN_REPORT_AFTER", default_value = "5m", value_parser = super::duration)]
+    drain_report_after: SignedDuration,
     /// Prometheus, for critical alerts and customQueries of health checks, such as
     /// https://thanos-querier.openshift-monitoring.svc:9091. Default: none is asked, and a check that blocks on one blocks.
     #[arg(long, env = "PROMETHEUS_URL")]
@@ -224,6 +227,7 @@ fn settings(args: &Args, namespace: String, identity: String) -> Result<Settings
         default_hook_deadline: args.default_hook_deadline,
         retrieval_grace: args.retrieval_grace,
         precondition_grace: args.precondition_grace,
+        drain_report_after: args.drain_report_after,
         watch_timeout: Settings::WATCH_TIMEOUT,
         heartbeat: Settings::HEARTBEAT,
         absent_kind_poll: Settings::ABSENT_KIND_POLL,

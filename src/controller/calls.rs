@@ -66,6 +66,26 @@ impl CallError {
         self.status().is_some_and(kube::core::Status::is_invalid)
     }
 
+    /// What was said, where the eviction of a pod is refused by anything but our own lack of rights.
+    ///
+    /// Sources of the texts: k8s.io/apiserver pkg/admission (webhook errors, validating policies) and pkg/registry/core/pod
+    /// storage/eviction.go.
+    pub fn refused_eviction(&self) -> Option<String> {
+        let status = self.status()?;
+        let causes = status.details.iter().flat_map(|d| &d.causes);
+        let of_budget = causes
+            .filter(|c| c.reason == "DisruptionBudget")
+            .map(|c| c.message.as_str());
+        let said = of_budget
+            .chain([status.message.as_str()])
+            .next()
+            .unwrap_or_default();
+        let is_ours = status.code == 403 && said.contains(" cannot create resource \"pods/eviction\"");
+        let is_answer = (400..500).contains(&status.code) && status.code != 401;
+        let is_webhook = said.contains("failed calling webhook");
+        ((is_answer && !is_ours) || is_webhook).then(|| said.to_owned())
+    }
+
     /// What the API server said, where it refuses what was to be written and would again: the object is wrong, or a
     /// policy is against it.
     pub fn refusal(&self) -> Option<String> {

@@ -81,6 +81,8 @@ fn is_text_only(stored: &UpgradeJobStatus, decision: &Decision) -> bool {
         reports,
         notices,
         asks: _,
+        looks: _,
+        blocked: _,
         wake_at: _,
     } = decision;
     let is_quiet = actions.is_empty() && reports.is_empty() && notices.is_empty();
@@ -97,6 +99,9 @@ fn without_messages(status: &UpgradeJobStatus) -> UpgradeJobStatus {
     status.message = None;
     for step in &mut status.steps {
         step.message = None;
+    }
+    for blocker in &mut status.blockers {
+        blocker.message.clear();
     }
     for condition in &mut status.conditions {
         condition.message.clear();
@@ -155,6 +160,8 @@ mod tests {
             reports: Vec::new(),
             notices: Vec::new(),
             asks: std::collections::BTreeSet::default(),
+            looks: std::collections::BTreeSet::default(),
+            blocked: Vec::new(),
             wake_at: None,
         };
         texts.limit(&job, &mut decision, SignedDuration::from_secs(10), at(seconds));

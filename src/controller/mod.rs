@@ -7,6 +7,7 @@
 mod calls;
 mod clocks;
 mod cluster_version;
+mod drains;
 mod effects;
 mod events;
 mod gate;
@@ -248,6 +249,7 @@ impl<R: Fn(Option<String>)> Watching<'_, R> {
             managed_version: overlay::Memory::default(),
             unreadable: unreadable::Seen::default(),
             prometheus: &mut self.prometheus,
+            drains: drains::Looker::default(),
         };
         loop {
             let missing = ctx.not_ready();
@@ -280,6 +282,7 @@ struct Loop<'a> {
     managed_version: overlay::Memory,
     unreadable: unreadable::Seen,
     prometheus: &'a mut Asker,
+    drains: drains::Looker,
 }
 
 impl Loop<'_> {
@@ -296,12 +299,16 @@ impl Loop<'_> {
             let work = async || Box::pin(upgrade_config::reconcile(self.ctx, &world, config)).await;
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
+        self.drains.see(&world, world.outside.careful(self.ctx.now()));
         // Jobs that were just created are seen by the next pass: their watch wakes the loop.
         for job in &world.jobs {
             let key = format!("UpgradeJob {}", job.name_any());
-            let (texts, prometheus) = (&mut self.texts, &mut *self.prometheus);
-            let work =
-                async || Box::pin(upgrade_job::reconcile(self.ctx, texts, prometheus, &world, job)).await;
+            let mut memory = upgrade_job::Memory {
+                texts: &mut self.texts,
+                prometheus: &mut *self.prometheus,
+                drains: &mut self.drains,
+            };
+            let work = async || Box::pin(upgrade_job::reconcile(self.ctx, &mut memory, &world, job)).await;
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         if !is_held {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use jiff::Timestamp;
 use kube::{
     Api, ResourceExt,
@@ -11,6 +12,7 @@ use kube::{
 use super::{
     Context,
     calls::{CallError, call},
+    drains::Looker,
     effects::Effects,
     events, in_future, live,
     live_texts::LiveTexts,
@@ -22,8 +24,8 @@ use crate::{
         UpgradeJob, labels,
         upgrade_job::{EngineChoice, UpgradeJobStatus},
     },
+    drain::Finding,
     engine::{Engine, Report, RunContext, TEMPLATE_KEY, active_deadline_seconds, argo::Argo, embedded},
-    health::answers::Answers,
     lifecycle::{self, Decision, EngineState, Input, Notice, RunState, Stage},
     plan::Plan,
     steps::Action,
@@ -33,11 +35,20 @@ use crate::{
 /// A question that is still open is asked again after so long.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// What is remembered from pass to pass.
+pub struct Memory<'a> {
+    /// What was said last, and when.
+    pub texts: &'a mut LiveTexts,
+    /// What Prometheus said.
+    pub prometheus: &'a mut Asker,
+    /// What was seen of drains.
+    pub drains: &'a mut Looker,
+}
+
 /// One pass over one job; returns when to look again.
 pub async fn reconcile(
     ctx: &Context,
-    texts: &mut LiveTexts,
-    prometheus: &mut Asker,
+    memory: &mut Memory<'_>,
     world: &World,
     job: &UpgradeJob,
 ) -> Result<Option<Timestamp>, Error> {
@@ -53,13 +64,13 @@ pub async fn reconcile(
         job,
         workflow: cached,
     };
-    let decision = scene.decide_informed(texts, prometheus).await;
+    let decision = scene.decide_informed(memory).await;
     if !is_change(job, &decision) {
         return Ok(wake(ctx, &decision));
     }
     // Health that ends a step is that of now, not of half a minute ago.
     if ends_a_step(job, &decision) {
-        prometheus.forget_before(began);
+        memory.prometheus.forget_before(began);
     }
     // The copies may be minutes old: whatever is written is decided on fresh reads.
     let settings = &ctx.settings;
@@ -79,14 +90,15 @@ pub async fn reconcile(
         job: &job,
         workflow,
     };
-    let decision = pass.decide_informed(texts, prometheus).await;
-    pass.carry_out(&decision, texts).await?;
+    let decision = pass.decide_informed(memory).await;
+    pass.carry_out(&decision, memory).await?;
     Ok(wake(ctx, &decision))
 }
 
 /// When to look again. A question that is open although it was asked took too long to answer: ask again, but not all the time.
 fn wake(ctx: &Context, decision: &Decision) -> Option<Timestamp> {
-    let soon = (!decision.asks.is_empty()).then(|| in_future(ctx.now(), ASK_AGAIN));
+    let is_open = !decision.asks.is_empty() || !decision.looks.is_empty();
+    let soon = is_open.then(|| in_future(ctx.now(), ASK_AGAIN));
     decision.wake_at.into_iter().chain(soon).min()
 }
 
@@ -109,24 +121,33 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Decides, with the answers of Prometheus that the decision needs.
-    async fn decide_informed(&self, texts: &LiveTexts, prometheus: &mut Asker) -> Decision {
-        let decision = self.decide(texts, prometheus.answers());
-        if decision.asks.is_empty() {
+    /// Decides, with the answers of Prometheus and the looks at nodes that the decision needs.
+    async fn decide_informed(&self, memory: &mut Memory<'_>) -> Decision {
+        let decision = self.decide(memory);
+        if decision.asks.is_empty() && decision.looks.is_empty() {
             return decision;
         }
         // Dated by the clock that decisions go by.
         let at = self.world.outside.careful(self.ctx.now());
-        prometheus.ask(&decision.asks, at).await;
-        self.decide(texts, prometheus.answers())
+        if !decision.asks.is_empty() {
+            memory.prometheus.ask(&decision.asks, at).await;
+        }
+        let (client, zone) = (&self.ctx.client, self.ctx.settings.zone());
+        memory
+            .drains
+            .look(client, zone, &decision.looks, at)
+            .boxed()
+            .await;
+        self.decide(memory)
     }
 
-    fn decide(&self, texts: &LiveTexts, answers: &Answers) -> Decision {
+    fn decide(&self, memory: &Memory<'_>) -> Decision {
         let run = self.run();
         let engine = self.engine();
         let input = Input {
             world: self.world,
-            answers,
+            answers: memory.prometheus.answers(),
+            drains: memory.drains.drains(),
             job: self.job,
             run: &run,
             engine: &engine,
@@ -139,7 +160,7 @@ impl Pass<'_> {
             decision.reports.clear();
         }
         self.drop_idle_reports(&mut decision);
-        texts.limit(
+        memory.texts.limit(
             self.job,
             &mut decision,
             self.ctx.settings.live_message_interval,
@@ -236,15 +257,18 @@ impl Pass<'_> {
         }
     }
 
-    async fn carry_out(&self, decision: &Decision, texts: &mut LiveTexts) -> Result<(), Error> {
+    async fn carry_out(&self, decision: &Decision, memory: &mut Memory<'_>) -> Result<(), Error> {
         let Decision {
             status,
             actions,
             reports,
             notices,
             asks: _,
+            looks: _,
+            blocked,
             wake_at: _,
         } = decision;
+        let texts = &mut *memory.texts;
         let mut effects = Effects {
             client: &self.ctx.client,
             world: self.world,
@@ -281,6 +305,7 @@ impl Pass<'_> {
         if Stage::of(self.job) != Stage::Deleting || !notices.is_empty() {
             events::publish(&self.ctx.client, self.job, notices, self.ctx.now()).await;
         }
+        self.tell_blocked(blocked, memory.drains).await;
         for notice in notices {
             tracing::info!(
                 job = self.job.name_any(),
@@ -290,8 +315,28 @@ impl Pass<'_> {
             );
         }
         let Some(error) = failed else { return Ok(()) };
-        self.tell_failure(&error, texts).await;
+        self.tell_failure(&error, memory.texts).await;
         Err(error)
+    }
+
+    /// Pods that keep a node from being drained are Events on the job and on what controls them: its owner reads those.
+    async fn tell_blocked(&self, blocked: &[Finding], drains: &mut Looker) {
+        for finding in blocked {
+            let Some(note) = finding.note().filter(|_| drains.is_new(finding)) else {
+                continue;
+            };
+            tracing::warn!(job = self.job.name_any(), "{note}");
+            let notice = [Notice {
+                warning: true,
+                reason: "DrainBlocked".to_owned(),
+                note,
+            }];
+            let (client, now) = (&self.ctx.client, self.ctx.now());
+            events::publish(client, self.job, &notice, now).await;
+            if let Some(controller) = &finding.controller {
+                events::publish_on(client, &controller.into(), &notice, now).await;
+            }
+        }
     }
 
     /// What cannot be done is an Event, once per text: an administrator does not read our log first.

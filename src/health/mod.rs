@@ -16,6 +16,7 @@ use self::{answers::Answers, findings::Standing};
 use crate::{
     api::health_check::{HealthChecks, Severity},
     openshift::{self, StatusCondition, machine_config_pool::MachineConfigPool},
+    pools::degraded_nodes,
     target::{self, Target},
     world::World,
 };
@@ -144,7 +145,8 @@ fn pools(checks: &HealthChecks, look: &Look<'_>, findings: &mut Findings) {
         };
         if openshift::is_true(pool.conditions(), "Degraded") || state.degraded_machine_count > 0 {
             let (count, all) = (state.degraded_machine_count, state.machine_count);
-            offends("Degraded", format!("Degraded ({count} of {all} nodes)"));
+            let named = degraded_nodes(world, &name);
+            offends("Degraded", format!("Degraded ({count} of {all} nodes){named}"));
         }
         if moment == Moment::BeforeUpgrade && openshift::is_true(pool.conditions(), "Updating") {
             let (done, all) = (state.updated_machine_count, state.machine_count);

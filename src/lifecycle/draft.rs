@@ -11,6 +11,7 @@ use crate::{
         conditions::{self, reasons, types},
         upgrade_job::{DesiredVersion, JobPhase, StepPhase, StepStatus, UpgradeJobStatus},
     },
+    drain::{self, Finding},
     engine::Report,
     hooks::tracker,
     plan::{BadPlan, Plan, PlanStep},
@@ -25,6 +26,9 @@ pub(super) struct Draft<'a> {
     pub reports: Vec<(String, Report)>,
     notices: Vec<Notice>,
     asks: BTreeSet<String>,
+    looks: BTreeSet<String>,
+    findings: Vec<Finding>,
+    blocked: Vec<Finding>,
     wakes: Vec<Timestamp>,
     /// All else is done, but pools that someone else paused are behind: what the job waits for.
     pub foreign_pause: Option<String>,
@@ -43,6 +47,9 @@ impl<'a> Draft<'a> {
             reports: Vec::new(),
             notices: Vec::new(),
             asks: BTreeSet::new(),
+            looks: BTreeSet::new(),
+            findings: Vec::new(),
+            blocked: Vec::new(),
             wakes: Vec::new(),
             foreign_pause: None,
             headline: None,
@@ -62,6 +69,7 @@ impl<'a> Draft<'a> {
         Scene {
             world: self.input.world,
             answers: self.input.answers,
+            drains: self.input.drains,
             job: self.input.job,
             status: &self.status,
             settings: self.input.settings,
@@ -188,6 +196,12 @@ impl<'a> Draft<'a> {
         status.finished_at.get_or_insert(now);
     }
 
+    /// Takes over what a tick has to say about drains, which holds whoever suspends the workflow.
+    pub fn take_drains(&mut self, tick: &mut Tick) {
+        self.looks.append(&mut tick.looks);
+        self.findings.append(&mut tick.blocked);
+    }
+
     /// Takes over what a tick asks for and returns its verdict.
     pub fn take(&mut self, tick: Tick) -> Verdict {
         let Tick {
@@ -195,9 +209,13 @@ impl<'a> Draft<'a> {
             tracked,
             warnings,
             asks,
+            looks,
+            blocked,
             verdict,
         } = tick;
         self.asks.extend(asks);
+        self.looks.extend(looks);
+        self.findings.extend(blocked);
         for action in &actions {
             self.record_intent(action);
         }
@@ -207,6 +225,20 @@ impl<'a> Draft<'a> {
             self.notice(true, reason, warning);
         }
         verdict
+    }
+
+    /// Records what all steps together found in the way of drains. What is on record was told of before.
+    pub fn record_blockers(&mut self) {
+        let found = drain::merged(std::mem::take(&mut self.findings));
+        let before = &self.status.blockers;
+        let is_new = |f: &&Finding| {
+            let (a, found) = (&f.blocker, before.iter());
+            !found
+                .clone()
+                .any(|b| (&a.node, &a.namespace, &a.pod, a.cause) == (&b.node, &b.namespace, &b.pod, b.cause))
+        };
+        self.blocked = found.iter().filter(is_new).cloned().collect();
+        self.status.blockers = found.into_iter().map(|f| f.blocker).collect();
     }
 
     /// What is about to be written to the ClusterVersion is on record before: an ending can then take it back.
@@ -309,6 +341,9 @@ impl<'a> Draft<'a> {
             reports,
             notices,
             asks,
+            looks,
+            findings: _,
+            blocked,
             wakes,
             foreign_pause: _,
             headline: _,
@@ -319,6 +354,8 @@ impl<'a> Draft<'a> {
             reports,
             notices,
             asks,
+            looks,
+            blocked,
             wake_at: wakes.first().copied(),
         }
     }

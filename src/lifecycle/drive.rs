@@ -31,6 +31,7 @@ pub(super) fn main_part(draft: &mut Draft<'_>, plan: &Plan, run: &Run) -> Driven
             failed.get_or_insert(failure);
         }
     }
+    draft.record_blockers();
     if let Some((reason, message)) = failed {
         return Driven::Failed { reason, message };
     }
@@ -80,7 +81,8 @@ fn one(
         record_running(draft, step, format!("waiting for step {missing}"), node);
         return None;
     }
-    let tick = steps::tick(step, &draft.scene(began));
+    let mut tick = steps::tick(step, &draft.scene(began));
+    draft.take_drains(&mut tick);
     if suspended && !matches!(tick.verdict, Verdict::Failed { .. }) {
         if let Verdict::Running { wake_at: Some(t), .. } = tick.verdict {
             draft.wake_at(t);

@@ -29,6 +29,7 @@ use crate::{
         UpgradeJob, finalizers,
         upgrade_job::{EngineChoice, UpgradeJobStatus},
     },
+    drain::{Drains, Finding},
     engine::{Report, Run},
     health::answers::Answers,
     settings::Settings,
@@ -45,6 +46,8 @@ pub struct Input<'a> {
     pub world: &'a World,
     /// What Prometheus said.
     pub answers: &'a Answers,
+    /// What was seen of drains.
+    pub drains: &'a Drains,
     /// The job; the same as in `world.jobs`.
     pub job: &'a UpgradeJob,
     /// The workflow of the job.
@@ -102,6 +105,10 @@ pub struct Decision {
     pub notices: Vec<Notice>,
     /// Queries whose answers it lacks: ask Prometheus, and decide again before anything is carried out.
     pub asks: BTreeSet<String>,
+    /// Nodes whose pods it wants to know: read them, and decide again before anything is carried out.
+    pub looks: BTreeSet<String>,
+    /// Pods that were found to keep a node from being drained, and are not on record yet.
+    pub blocked: Vec<Finding>,
     /// When time alone may change the decision.
     pub wake_at: Option<Timestamp>,
 }

@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 
-use super::{Scene, Tick, progress};
+use super::{Scene, Tick, drains, progress};
 use crate::{
     api::conditions::reasons,
     openshift::{self, cluster_version::ClusterVersion},
@@ -43,7 +43,7 @@ pub(super) fn tick(scene: &Scene<'_>) -> Tick {
         }
     }
     if accepted {
-        Tick::wait(progress::control_plane(cluster))
+        drains::wait_beside(scene, progress::control_plane(cluster))
     } else {
         awaiting_acceptance(scene, cluster, &target)
     }

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 
-use super::{Scene, Tick};
+use super::{Scene, Tick, drains};
 use crate::{
     openshift::machine_config_pool::MachineConfigPool,
     pools::{self, Pause},
@@ -40,11 +40,14 @@ fn wait_for(scene: &Scene<'_>, all: &[&MachineConfigPool]) -> Tick {
                     foreign.push(pool.name_any());
                 }
             }
-            Pause::None | Pause::Ours(_) => unfinished.extend(pools::unfinished(scene.world, pool)),
+            Pause::None | Pause::Ours(_) => {
+                let text = pools::unfinished(scene.world, pool);
+                unfinished.extend(text.map(|text| (pool.name_any(), text)));
+            }
         }
     }
     if !unfinished.is_empty() {
-        return Tick::wait(unfinished.join("; "));
+        return drains::wait(scene, unfinished);
     }
     let names: Vec<String> = all
         .iter()

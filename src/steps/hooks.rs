@@ -92,6 +92,8 @@ fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Op
         tracked: problems,
         warnings: warnings.into_iter().map(|w| ("Hook", w)).collect(),
         asks: BTreeSet::new(),
+        looks: BTreeSet::new(),
+        blocked: Vec::new(),
         verdict,
     }
 }

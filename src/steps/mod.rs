@@ -5,6 +5,7 @@
 
 mod await_control_plane;
 mod await_pools;
+mod drains;
 mod health_check;
 mod hold;
 mod hooks;
@@ -25,6 +26,7 @@ use crate::{
         health_check::HealthChecks,
         upgrade_job::{HookTracker, PauseReason, StepStatus, UpgradeJobStatus},
     },
+    drain::{Drains, Explained, Finding},
     health::{self, Findings, Look, Moment, answers::Answers},
     plan::{PlanStep, StepAction},
     settings::Settings,
@@ -41,6 +43,8 @@ pub struct Scene<'a> {
     pub world: &'a World,
     /// What Prometheus said.
     pub answers: &'a Answers,
+    /// What was seen of drains.
+    pub drains: &'a Drains,
     /// The job as stored.
     pub job: &'a UpgradeJob,
     /// Its status as it is becoming in this decision.
@@ -64,6 +68,10 @@ pub struct Tick {
     pub warnings: Vec<(&'static str, String)>,
     /// Queries whose answers it lacks: ask Prometheus, and tick again.
     pub asks: BTreeSet<String>,
+    /// Nodes whose pods it wants to know: read them, and tick again.
+    pub looks: BTreeSet<String>,
+    /// Pods that keep nodes from being drained.
+    pub blocked: Vec<Finding>,
     /// Where the step stands.
     pub verdict: Verdict,
 }
@@ -212,6 +220,21 @@ impl Tick {
         }
     }
 
+    /// Wait for nodes to be updated, and say why those that drain take so long.
+    fn wait_for_nodes(message: String, drains: Explained) -> Self {
+        let Explained {
+            text: _,
+            findings,
+            looks,
+            wake_at,
+        } = drains;
+        Self {
+            looks,
+            blocked: findings,
+            ..Self::of(Vec::new(), Verdict::Running { message, wake_at })
+        }
+    }
+
     /// Something to do; the next tick sees what came of it.
     pub fn act(actions: Vec<Action>, message: impl Into<String>) -> Self {
         Self::of(
@@ -250,6 +273,8 @@ impl Tick {
             tracked: Vec::new(),
             warnings: Vec::new(),
             asks: BTreeSet::new(),
+            looks: BTreeSet::new(),
+            blocked: Vec::new(),
             verdict,
         }
     }

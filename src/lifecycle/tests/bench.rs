@@ -10,6 +10,7 @@ use crate::{
         finalizers,
         upgrade_job::{EngineChoice, PauseReason},
     },
+    drain::Drains,
     engine::{Node, NodePhase, Report, Run, embedded},
     health::answers::Answers,
     lifecycle::{Decision, EngineState, Input, RunState, decide},
@@ -24,6 +25,7 @@ use crate::{
 pub struct Bench {
     pub world: World,
     pub answers: Answers,
+    pub drains: Drains,
     pub name: String,
     pub now: i64,
     pub settings: Settings,
@@ -52,6 +54,7 @@ impl Bench {
         Self {
             world,
             answers: Answers::NobodyToAsk,
+            drains: Drains::default(),
             name,
             now: 0,
             settings: settings(),
@@ -188,6 +191,7 @@ impl Bench {
         decide(&Input {
             world: &self.world,
             answers: &self.answers,
+            drains: &self.drains,
             job: self.job(),
             run: &run,
             engine: &self.engine,

@@ -431,6 +431,7 @@ fn an_unreadable_plan_is_said_and_still_times_out() {
     let decision = crate::lifecycle::decide(&crate::lifecycle::Input {
         world: &bench.world,
         answers: &bench.answers,
+        drains: &bench.drains,
         job: bench.job(),
         run: &RunState::Absent,
         engine: &bench.engine,

@@ -5,9 +5,9 @@ use kube::ResourceExt;
 
 use super::{
     Context, EVICTED_AT, Step, annotate, annotation, instant, later,
-    node_update::{DESIRED_DRAIN, LAST_APPLIED_DRAIN},
     write::{PodRef, Write},
 };
+use crate::openshift::node::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
 
 /// Does what annotation `desiredDrain` asks for, one step at a time.
 pub(super) fn sync(context: Context<'_>, node: &mut Node, step: &mut Step) {

@@ -16,7 +16,7 @@ use crate::{
         cluster_operator::ClusterOperator,
         machine_config::{MachineConfig, MachineConfigSpec, RELEASE_VERSION},
         machine_config_pool::{Configuration, MachineConfigPool, MachineConfigPoolStatus},
-        node::{CURRENT_CONFIG, DESIRED_CONFIG, STATE},
+        node::{CURRENT_CONFIG, DESIRED_CONFIG, REASON, STATE},
     },
 };
 
@@ -270,13 +270,7 @@ fn report_nodes(members: &[&Node], status: &mut MachineConfigPoolStatus, now: ji
     let reasons: Vec<String> = members
         .iter()
         .filter(|n| node_update::is_degraded(n))
-        .map(|n| {
-            format!(
-                "Node {} is reporting: {:?}",
-                n.name_any(),
-                annotation(*n, node_update::REASON)
-            )
-        })
+        .map(|n| format!("Node {} is reporting: {:?}", n.name_any(), annotation(*n, REASON)))
         .collect();
     let reason = format!("{count} nodes are reporting degraded status on sync");
     conditions::set(all, "NodeDegraded", "True", &reason, &reasons.join(", "), now);

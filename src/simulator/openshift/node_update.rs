@@ -8,15 +8,8 @@ use kube::ResourceExt;
 use super::{Context, SINCE, Step, annotate, annotation, conditions, drain, instant};
 use crate::{
     api::duration,
-    openshift::node::{CURRENT_CONFIG, DESIRED_CONFIG, STATE},
+    openshift::node::{CURRENT_CONFIG, DESIRED_CONFIG, DESIRED_DRAIN, LAST_APPLIED_DRAIN, REASON, STATE},
 };
-
-/// Annotation: why a node is degraded.
-pub const REASON: &str = "machineconfiguration.openshift.io/reason";
-/// Annotation: what the daemon wants of the drain controller, `drain-<config>` or `uncordon-<config>`.
-pub const DESIRED_DRAIN: &str = "machineconfiguration.openshift.io/desiredDrain";
-/// Annotation: what the drain controller did last.
-pub const LAST_APPLIED_DRAIN: &str = "machineconfiguration.openshift.io/lastAppliedDrain";
 
 /// Ready, not cordoned, and not in the middle of an update.
 pub fn is_available(node: &Node) -> bool {
