@@ -17,6 +17,7 @@ use crate::{
         UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
         cluster_version::ClusterVersion as ManagedClusterVersion, labels,
     },
+    drain,
     metrics::Family,
     openshift::{
         cluster_operator::ClusterOperator,
@@ -275,7 +276,11 @@ impl Stores {
 
     /// What `/metrics` tells of them.
     pub fn metrics(&self) -> Vec<Family> {
-        overlay::metrics(&readable(self.managed_versions.all(), &mut Vec::new()))
+        let mut unreadable = Vec::new();
+        let mut all = overlay::metrics(&readable(self.managed_versions.all(), &mut unreadable));
+        let jobs = readable(self.jobs.all(), &mut unreadable);
+        all.extend(drain::metrics(&self.nodes.all(), &jobs));
+        all
     }
 
     /// The workflow of this name.

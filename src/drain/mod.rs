@@ -7,6 +7,7 @@
 mod budget;
 mod cause;
 mod explain;
+mod metrics;
 mod observed;
 mod pod;
 
@@ -16,5 +17,6 @@ mod tests;
 pub use budget::Budget;
 pub use cause::{Eviction, Namespace, diagnose, unexplained};
 pub use explain::{Explained, Finding, MAX_BLOCKERS, explain, merged};
+pub use metrics::metrics;
 pub use observed::{Drains, Look, Sight};
 pub use pod::{BlockingPod, Pod, Reference, is_left};

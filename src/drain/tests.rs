@@ -446,6 +446,39 @@ fn an_operator_that_was_started_since_knows_how_long_a_node_drains() {
 }
 
 #[test]
+fn metrics_have_each_node_and_what_a_running_job_has_on_record() {
+    let blockers = ["a", "b", "c"].map(|pod| Blocker {
+        pod: pod.to_owned(),
+        cause: if pod == "c" {
+            BlockerCause::GracePeriod
+        } else {
+            BlockerCause::Finalizer
+        },
+        ..blocker("w-8", minutes(0))
+    });
+    let job = |finished: Option<&str>| -> crate::api::UpgradeJob {
+        serde_json::from_value(json!({"metadata": {"name": "j"},
+            "spec": {"startAfter": NOW, "startBefore": "2026-11-24T23:00:00Z", "config": {}},
+            "status": {"startedAt": NOW, "finishedAt": finished, "blockers": blockers}}))
+        .unwrap()
+    };
+    let mut idle = node("w-9");
+    idle.drain = None;
+    let told = metrics(&[node("w-8"), idle], &[job(None), job(Some(NOW))]);
+    let of = |index: usize| -> Vec<(Vec<&str>, f64)> {
+        let series = told[index].series.iter();
+        series
+            .map(|s| (s.labels.iter().map(|(_, v)| v.as_str()).collect(), s.value))
+            .collect()
+    };
+    assert_eq!(of(0), [(vec!["w-8"], 1.0), (vec!["w-9"], 0.0)]);
+    assert_eq!(
+        of(1),
+        [(vec!["w-8", "Finalizer"], 2.0), (vec!["w-8", "GracePeriod"], 1.0)]
+    );
+}
+
+#[test]
 fn another_drain_of_a_node_begins_anew() {
     let mut drains = Drains::default();
     drains.see(&[node("w-8")], &[], minutes(0));

@@ -7,6 +7,8 @@
 pub mod api;
 pub mod argo;
 pub mod batch;
+#[cfg(test)]
+mod drains;
 pub mod driver;
 pub mod openshift;
 pub mod operator;

@@ -24,7 +24,7 @@ use super::{
     openshift::faults,
     operator::{self, Machine, Order},
     prometheus::service,
-    scenario::{Timeline, events::Reference, timeline::Happening},
+    scenario::{Timeline, events::Reference, stranded::Stranded, timeline::Happening},
 };
 use crate::{api::labels, clock::Clock, controller::prometheus::Asker, settings::Settings};
 
@@ -77,6 +77,18 @@ pub enum Error {
         /// Why not.
         source: Box<kube::Error>,
     },
+}
+
+impl Error {
+    /// Whether the simulated API server refused for this reason.
+    fn is(&self, reason: &str) -> bool {
+        match self {
+            Self::Call { source, .. } => {
+                matches!(source.as_ref(), kube::Error::Api(status) if status.reason == reason)
+            }
+            Self::Runtime(_) | Self::NotReady | Self::UnknownKind { .. } => false,
+        }
+    }
 }
 
 /// Runs something in simulated time, on a runtime of its own whose clock only moves when nothing else can.
@@ -269,6 +281,8 @@ impl Player {
             Happening::Apply(object) => apply(&self.server, &self.client, object).await,
             Happening::Patch(reference, merge) => self.patch(reference, merge).await,
             Happening::Delete(reference) => self.delete(reference).await,
+            Happening::Strand(pod) => self.strand(pod).await,
+            Happening::Free(pod) => self.free(pod).await,
             Happening::RestartOperator(restart) => {
                 let order = Order::Restart {
                     down: Duration::try_from(restart.down.0).unwrap_or_default(),
@@ -281,6 +295,33 @@ impl Player {
                 Ok(())
             }
         }
+    }
+
+    /// Two faults may be about the same pod: it is there already.
+    async fn strand(&self, pod: &Stranded) -> Result<(), Error> {
+        for object in pod.objects() {
+            let object: Result<DynamicObject, _> = serde_json::from_value(object);
+            let Ok(object) = object else { continue };
+            let types = object.types.clone().unwrap_or_default();
+            let api = api(&self.server, &self.client, &types, object.namespace().as_deref())?;
+            let attempt = format!("create {} {}", types.kind, object.name_any());
+            match call(attempt, api.create(&PostParams::default(), &object)).await {
+                Err(error) if error.is("AlreadyExists") => {}
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// It may be gone already: people delete pods.
+    async fn free(&self, pod: &Stranded) -> Result<(), Error> {
+        for reference in pod.references() {
+            match self.delete(&reference).await {
+                Err(error) if error.is("NotFound") => {}
+                result => result?,
+            }
+        }
+        Ok(())
     }
 
     async fn write_controls(&self, at: Timestamp) -> Result<(), Error> {

@@ -90,7 +90,9 @@ const UNPAUSE: &str =
 )]
 #[case::await_pools(
     "await-pools",
-    "not done 2h after startAfter; was at await-pools (worker: 0 of 1 updated, 1 degraded). What has begun goes on \
+    "not done 2h after startAfter; was at await-pools (worker: 0 of 1 updated, 1 degraded \
+     (worker-0: failed to drain node: worker-0 after 1h. Please see machine-config-controller logs for more information); \
+     worker-0 draining for 1h50m (1 pod left): shop/db-0 blocked by PDB shop/db-0 (0 allowed)). What has begun goes on \
          without this job: see where it is (`oc get clusterversion,clusteroperators,machineconfigpools`), mend what \
          keeps it, or make upgradeTimeout longer; to try again, create another UpgradeJob",
     UNPAUSE_ALONE,
@@ -135,7 +137,9 @@ const UNPAUSE: &str =
 )]
 #[case::await_night(
     "await-night",
-    "not done 2h after startAfter; was at await-night (night: 0 of 1 updated, 1 degraded). What has begun goes on \
+    "not done 2h after startAfter; was at await-night (night: 0 of 1 updated, 1 degraded \
+     (night-0: failed to drain node: night-0 after 1h. Please see machine-config-controller logs for more information); \
+     night-0 draining for 1h10m (1 pod left): shop/db-1 blocked by PDB shop/db-1 (0 allowed)). What has begun goes on \
          without this job: see where it is (`oc get clusterversion,clusteroperators,machineconfigpools`), mend what \
          keeps it, or make upgradeTimeout longer; to try again, create another UpgradeJob",
     UNPAUSE,

@@ -290,7 +290,7 @@ fn ends(night: &Night, reason: &str, message: &str, hooks: &str, left: Left) {
     START,
     UNTOUCHED
 )]
-#[case::pools_paused_on_failure(paused_on_failure(), "TimedOut", "not done 1h after startAfter; was at await-pools (worker: 0 of 1 updated). What has begun goes on without this job: see where it is (`oc get clusterversion,clusteroperators,machineconfigpools`), mend what keeps it, or make upgradeTimeout longer; to try again, create another UpgradeJob", UNPAUSE, Left { paused: &["worker: failure"], ..DONE })]
+#[case::pools_paused_on_failure(paused_on_failure(), "TimedOut", "not done 1h after startAfter; was at await-pools (worker: 0 of 1 updated; worker-0 draining for 50m (1 pod left): simulated-workload/stuck-on-worker-0 blocked by PDB simulated-workload/stuck-on-worker-0 (0 allowed)). What has begun goes on without this job: see where it is (`oc get clusterversion,clusteroperators,machineconfigpools`), mend what keeps it, or make upgradeTimeout longer; to try again, create another UpgradeJob", UNPAUSE, Left { paused: &["worker: failure"], ..DONE })]
 #[case::post_health_of_the_last_pool(
     unhealthy_after_the_last_pool(),
     "PostHealthCheckFailed",

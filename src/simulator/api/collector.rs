@@ -60,6 +60,9 @@ impl Storage {
                 set_metadata(&mut object, "generation", json!(generation));
             }
         }
+        if was_going {
+            shorten(&mut object, grace);
+        }
         let unchanged = self.objects.get(key).filter(|o| ***o == object).cloned();
         let told = unchanged.unwrap_or_else(|| self.put(key, object));
         self.finish(key, now);
@@ -222,4 +225,24 @@ fn blocks(object: &Value, owner: &str) -> bool {
         o.get("uid").and_then(Value::as_str) == Some(owner)
             && o.get("blockOwnerDeletion") == Some(&Value::Bool(true))
     })
+}
+/// What is going already may be told to go sooner, never later.
+fn shorten(object: &mut Value, grace: u64) {
+    let told = metadata(object, "deletionGracePeriodSeconds").and_then(Value::as_u64);
+    let ends = metadata(object, "deletionTimestamp")
+        .and_then(Value::as_str)
+        .map(str::parse);
+    let (Some(told), Some(Ok(ends))) = (told, ends) else {
+        return;
+    };
+    if grace >= told {
+        return;
+    }
+    let sooner = i64::try_from(told - grace).unwrap_or(i64::MAX);
+    let ends: jiff::Timestamp = ends;
+    let ends = ends
+        .saturating_sub(jiff::SignedDuration::from_secs(sooner))
+        .unwrap_or(ends);
+    set_metadata(object, "deletionTimestamp", json!(super::whole_seconds(ends)));
+    set_metadata(object, "deletionGracePeriodSeconds", json!(grace));
 }

@@ -101,7 +101,10 @@ impl Writer<'_> {
             Policy::Background
         };
         let grace = if self.kind.name == "Pod" && has_begun(old) {
-            options.grace.unwrap_or(GRACE)
+            let own = old
+                .pointer("/spec/terminationGracePeriodSeconds")
+                .and_then(Value::as_u64);
+            options.grace.or(own).unwrap_or(GRACE)
         } else {
             0
         };

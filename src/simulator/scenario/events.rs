@@ -267,7 +267,8 @@ pub struct Node {
 pub struct StuckDrain {
     /// The node, such as `worker-0`.
     pub node: Word,
-    /// The pod that cannot be evicted, `<namespace>/<name>`, for messages. Default: one that does not exist.
+    /// The pod that cannot be evicted, `<namespace>/<name>`; it is made, with a budget of the same name, and
+    /// goes with the fault. Default: `simulated-workload/stuck-on-<node>`.
     #[serde(default)]
     pub pod: Option<Word>,
 }

@@ -11,6 +11,7 @@ pub mod events;
 pub mod hook_jobs;
 pub mod load;
 mod locate;
+pub mod stranded;
 #[cfg(test)]
 mod tests;
 pub mod timeline;

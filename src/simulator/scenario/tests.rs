@@ -302,6 +302,8 @@ events:
                 }
                 Happening::Patch(object, merge) => format!("patch {} {merge}", object.name),
                 Happening::Delete(object) => format!("delete {}", object.name),
+                Happening::Strand(pod) => format!("strand {pod:?}"),
+                Happening::Free(pod) => format!("free {pod:?}"),
                 Happening::RestartOperator(r) => format!("restart {} {}", r.down, r.clock_offset),
             };
             format!("{}h {what}", at.duration_since(hours(0)).as_hours())

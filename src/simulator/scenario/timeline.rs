@@ -11,6 +11,7 @@ use super::{
     controls::Controls,
     events::{Action, Alert, AlertState, Event, Fault, QueryAnswer, Reference, Restart, What},
     hook_jobs::Outcome,
+    stranded::Stranded,
     train::Train,
 };
 use crate::simulator::{
@@ -96,6 +97,10 @@ pub enum Happening {
     Patch(Reference, Value),
     /// Delete this object.
     Delete(Reference),
+    /// Put this pod on its node, with its budget, if it is not there.
+    Strand(Stranded),
+    /// Delete this pod and its budget, if they are there.
+    Free(Stranded),
     /// Stop our operator and start it again.
     RestartOperator(Restart),
 }
@@ -342,6 +347,13 @@ impl Timeline {
             }],
             Some(What::Fault(Fault::PrometheusAway(_)) | What::Alert(_) | What::Query(_)) => {
                 both(&Happening::Prometheus)
+            }
+            Some(What::Fault(Fault::StuckDrain(fault))) => {
+                let pod = Stranded::from(fault);
+                let end = span.end.map(|at| (at, Happening::Free(pod.clone())));
+                let pods = std::iter::once((begin, Happening::Strand(pod))).chain(end);
+                let pods = pods.map(|(at, happening)| Due { at, happening });
+                both(&Happening::Controls).into_iter().chain(pods).collect()
             }
             Some(What::Fault(_)) => both(&Happening::Controls),
             Some(What::Clear(_) | What::Do(_)) | None => Vec::new(),
