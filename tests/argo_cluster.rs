@@ -23,7 +23,7 @@ use kube::{
 };
 use openshift_upgrade_operator::{
     api::{UpgradeJob, job_config::WorkflowConfig},
-    engine::{Engine, NodePhase, Report, Run, RunContext, StopRequest, argo::Argo},
+    engine::{Engine, NodePhase, Report, Run, RunContext, StopRequest, argo::Argo, native::NO_TEMPLATES},
     openshift::machine_config_pool::MachineConfigPool,
     plan::{Plan, build},
 };
@@ -67,6 +67,8 @@ impl Live {
             template: None,
             default_service_account: None,
             active_deadline_seconds: 3_600,
+            hooks: &[],
+            templates: &NO_TEMPLATES,
         };
         let workflow = Argo.render(&plan, &context).unwrap();
         // An error says that another test has installed it already.

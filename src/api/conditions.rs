@@ -34,6 +34,8 @@ pub mod types {
     pub const HELD: &str = "Held";
     /// Whether the channel changes between the choice of a version and its run.
     pub const CHANNEL_CHANGE_AHEAD: &str = "ChannelChangeAhead";
+    /// Whether the engine of the job can run its hooks of reusable templates, as was seen when the job was made.
+    pub const HOOKS_RUNNABLE: &str = "HooksRunnable";
 }
 
 /// Condition reasons. The first block is the peer's.
@@ -47,6 +49,10 @@ pub mod reasons {
     pub const POST_HEALTH_CHECK_FAILED: &str = "PostHealthCheckFailed";
     pub const UPGRADE_WITHDRAWN: &str = "UpgradeWithdrawn";
     pub const HOOK_FAILED: &str = "HookFailed";
+    /// The engine has what the hooks need.
+    pub const TEMPLATES_FOUND: &str = "TemplatesFound";
+    /// The engine cannot run a hook.
+    pub const HOOK_NOT_RUNNABLE: &str = "HookNotRunnable";
     pub const STARTED: &str = "Started";
     pub const SUCCEEDED: &str = "Succeeded";
     pub const SKIPPED: &str = "Skipped";

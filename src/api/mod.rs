@@ -73,6 +73,8 @@ pub mod annotations {
     pub const CHANNEL_CHANGED_AT: &str = "managedupgrade.appuio.io/channel-changed-at";
     /// On an UpgradeJob: why it has this version, or none.
     pub const VERSION_CHOICE: &str = "managedupgrade.appuio.io/version-choice";
+    /// On a workflow: hooks that it should run and cannot, a JSON object of step → cause.
+    pub const HOOKS_NOT_RUN: &str = "managedupgrade.appuio.io/hooks-not-run";
 }
 
 /// Labels that we write.

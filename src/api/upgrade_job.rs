@@ -383,6 +383,20 @@ pub struct HookTracker {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// What runs it in a workflow engine; absent for a Job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_step: Option<WorkflowStep>,
+}
+
+/// A step of a workflow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = crate::api::no_description)]
+pub struct WorkflowStep {
+    /// Name of the workflow.
+    pub workflow: String,
+    /// Name of the step.
+    pub step: String,
 }
 
 /// State of a tracked hook.
@@ -390,10 +404,10 @@ pub struct HookTracker {
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = crate::api::no_description)]
 pub enum HookState {
-    /// Its Job runs.
+    /// It runs.
     Active,
-    /// Its Job completed.
+    /// It ended well.
     Complete,
-    /// Its Job failed.
+    /// It failed, or could not be run.
     Failed,
 }

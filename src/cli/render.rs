@@ -14,15 +14,19 @@ use super::{
 };
 use crate::{
     api::{UpgradeJob, UpgradeJobHook, job_config::WorkflowConfig},
-    engine::{self, Engine, RenderError, RunContext, TEMPLATE_KEY, argo::Argo},
+    engine::{
+        self, Engine, RenderError, RunContext, TEMPLATE_KEY, Templates,
+        argo::Argo,
+        native::{Lookup, TemplateKey},
+    },
     openshift::machine_config_pool::MachineConfigPool,
     plan::build,
 };
 
 /// Print the workflow that an UpgradeJob would run as, as YAML.
 ///
-/// The files hold the UpgradeJob and whatever shapes its workflow: UpgradeJobHooks, MachineConfigPools, the ConfigMap of a
-/// workflow template of your own.
+/// The files hold the UpgradeJob and whatever shapes its workflow: UpgradeJobHooks and the WorkflowTemplates
+/// that they refer to, MachineConfigPools, the ConfigMap of a workflow template of your own.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  kubectl get upgradejobs,upgradejobhooks,machineconfigpools -A -o yaml > cluster.yaml\n  \
@@ -123,6 +127,7 @@ fn workflow(manifests: &Manifests, args: &Args) -> Result<DynamicObject, Error> 
     let mut hooks: Vec<UpgradeJobHook> = manifests.of()?;
     hooks.retain(|hook| same_namespace(hook.namespace()));
     let pools: Vec<MachineConfigPool> = manifests.of()?;
+    let templates = templates(manifests, &job);
     let config = job.spec.config.workflow.clone().unwrap_or_default();
     let plan = build::main_plan(&job, &hooks, &pools, 1);
     let context = RunContext {
@@ -132,12 +137,40 @@ fn workflow(manifests: &Manifests, args: &Args) -> Result<DynamicObject, Error> 
         config,
         default_service_account: None,
         active_deadline_seconds: engine::active_deadline_seconds(&job),
+        hooks: &hooks,
+        templates: &templates,
     };
     let name = job.name_any();
     args.engine
         .engine()
         .render(&plan, &context)
         .map_err(|source| Error::Render { job: name, source })
+}
+
+/// The WorkflowTemplates and ClusterWorkflowTemplates of the files.
+fn templates(manifests: &Manifests, job: &UpgradeJob) -> Templates {
+    let mut all = Templates::default();
+    for manifest in &manifests.objects {
+        let object = &manifest.object;
+        let kind = object
+            .types
+            .as_ref()
+            .map(|t| (t.api_version.as_str(), t.kind.as_str()));
+        let cluster_scope = match kind {
+            Some(("argoproj.io/v1alpha1", "ClusterWorkflowTemplate")) => true,
+            Some(("argoproj.io/v1alpha1", "WorkflowTemplate")) if object.namespace() == job.namespace() => {
+                false
+            }
+            Some(_) | None => continue,
+        };
+        let key = TemplateKey {
+            cluster_scope,
+            name: object.name_any(),
+        };
+        let spec = object.data.get("spec").cloned().unwrap_or_default();
+        all.0.insert(key, Lookup::Found(spec));
+    }
+    all
 }
 
 fn choose(jobs: Vec<UpgradeJob>, name: Option<&str>) -> Result<UpgradeJob, Error> {

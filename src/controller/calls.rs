@@ -61,6 +61,17 @@ impl CallError {
         self.status().is_some_and(|s| s.reason == "NotFound")
     }
 
+    /// The API server has no such kind.
+    pub fn is_no_such_kind(&self) -> bool {
+        self.status().is_some_and(|s| s.code == 404) && !self.is_not_found()
+    }
+
+    /// What the API server said, where the operator lacks the right.
+    pub fn forbidden(&self) -> Option<String> {
+        let status = self.status().filter(|s| s.code == 403)?;
+        Some(concise(&status.message))
+    }
+
     /// The API server finds the object wrong, and always will.
     pub fn is_invalid(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_invalid)

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    api::{UpgradeJob, upgrade_job::UpgradeJobStatus},
+    api::{
+        UpgradeJob,
+        upgrade_job::{HookState, UpgradeJobStatus},
+    },
     engine::Report,
     lifecycle::Decision,
 };
@@ -83,6 +86,7 @@ fn is_text_only(stored: &UpgradeJobStatus, decision: &Decision) -> bool {
         asks: _,
         looks: _,
         blocked: _,
+        lacks: _,
         wake_at: _,
     } = decision;
     let is_quiet = actions.is_empty() && reports.is_empty() && notices.is_empty();
@@ -105,6 +109,13 @@ fn without_messages(status: &UpgradeJobStatus) -> UpgradeJobStatus {
     }
     for condition in &mut status.conditions {
         condition.message.clear();
+    }
+    for entry in status
+        .hook_tracker
+        .iter_mut()
+        .filter(|e| e.status == HookState::Active)
+    {
+        entry.message.clear();
     }
     status
 }
@@ -162,6 +173,7 @@ mod tests {
             asks: std::collections::BTreeSet::default(),
             looks: std::collections::BTreeSet::default(),
             blocked: Vec::new(),
+            lacks: std::collections::BTreeSet::default(),
             wake_at: None,
         };
         texts.limit(&job, &mut decision, SignedDuration::from_secs(10), at(seconds));

@@ -24,6 +24,7 @@ mod upgrade_config;
 mod upgrade_job;
 mod upgrade_job_hook;
 mod upgrade_suspension_window;
+mod workflows;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -8,6 +8,7 @@ use kube::{
     Api, ResourceExt,
     api::{DynamicObject, PostParams},
 };
+use serde_json::Value;
 
 use super::{
     Context,
@@ -18,6 +19,7 @@ use super::{
     live_texts::LiveTexts,
     mirror::Knowledge,
     prometheus::Asker,
+    workflows,
 };
 use crate::{
     api::{
@@ -25,7 +27,9 @@ use crate::{
         upgrade_job::{EngineChoice, UpgradeJobStatus},
     },
     drain::Finding,
-    engine::{Engine, Report, RunContext, TEMPLATE_KEY, active_deadline_seconds, argo::Argo, embedded},
+    engine::{
+        Engine, Report, RunContext, TEMPLATE_KEY, Templates, active_deadline_seconds, argo::Argo, embedded,
+    },
     lifecycle::{self, Decision, EngineState, Input, Notice, RunState, Stage},
     plan::Plan,
     steps::Action,
@@ -58,13 +62,14 @@ pub async fn reconcile(
         .as_ref()
         .and_then(|s| s.workflow.as_ref())
         .and_then(|w| ctx.stores.workflow(&w.name));
-    let scene = Pass {
+    let mut scene = Pass {
         ctx,
         world,
         job,
         workflow: cached,
+        templates: Templates::default(),
     };
-    let decision = scene.decide_informed(memory).await;
+    let decision = scene.decide_informed(memory).await?;
     if !is_change(job, &decision) {
         return Ok(wake(ctx, &decision));
     }
@@ -84,13 +89,14 @@ pub async fn reconcile(
         }
         Some(_) | None => None,
     };
-    let pass = Pass {
+    let mut pass = Pass {
         ctx,
         world: &fresh,
         job: &job,
         workflow,
+        templates: scene.templates,
     };
-    let decision = pass.decide_informed(memory).await;
+    let decision = pass.decide_informed(memory).await?;
     pass.carry_out(&decision, memory).await?;
     Ok(wake(ctx, &decision))
 }
@@ -118,14 +124,21 @@ struct Pass<'a> {
     world: &'a World,
     job: &'a UpgradeJob,
     workflow: Option<DynamicObject>,
+    /// Those that the decision asked for.
+    templates: Templates,
 }
 
 impl Pass<'_> {
-    /// Decides, with the answers of Prometheus and the looks at nodes that the decision needs.
-    async fn decide_informed(&self, memory: &mut Memory<'_>) -> Decision {
-        let decision = self.decide(memory);
+    /// Decides, with the templates of hooks, the answers of Prometheus and the looks at nodes that the decision needs.
+    async fn decide_informed(&mut self, memory: &mut Memory<'_>) -> Result<Decision, Error> {
+        let mut decision = self.decide(memory);
+        if !decision.lacks.is_empty() {
+            let (client, namespace) = (&self.ctx.client, &self.ctx.settings.namespace);
+            self.templates = workflows::templates(client, namespace, &decision.lacks).await?;
+            decision = self.decide(memory);
+        }
         if decision.asks.is_empty() && decision.looks.is_empty() {
-            return decision;
+            return Ok(decision);
         }
         // Dated by the clock that decisions go by.
         let at = self.world.outside.careful(self.ctx.now());
@@ -138,7 +151,7 @@ impl Pass<'_> {
             .look(client, zone, &decision.looks, at)
             .boxed()
             .await;
-        self.decide(memory)
+        Ok(self.decide(memory))
     }
 
     fn decide(&self, memory: &Memory<'_>) -> Decision {
@@ -148,6 +161,7 @@ impl Pass<'_> {
             world: self.world,
             answers: memory.prometheus.answers(),
             drains: memory.drains.drains(),
+            templates: &self.templates,
             job: self.job,
             run: &run,
             engine: &engine,
@@ -266,6 +280,7 @@ impl Pass<'_> {
             asks: _,
             looks: _,
             blocked,
+            lacks: _,
             wake_at: _,
         } = decision;
         let texts = &mut *memory.texts;
@@ -284,7 +299,8 @@ impl Pass<'_> {
         for action in actions {
             let result = match action {
                 Action::CreateWorkflow => self.create_workflow(&effects.job).await,
-                Action::StopWorkflow => self.stop_workflow(&effects).await,
+                Action::StopWorkflow => self.patch_workflow(&effects, |w| Argo.stop(w)).await,
+                Action::EndMainPart => self.patch_workflow(&effects, |w| Argo.end_main_part(w)).await,
                 Action::SetDesiredUpdate(_)
                 | Action::WithdrawDesiredUpdate { .. }
                 | Action::PausePool { .. }
@@ -301,7 +317,7 @@ impl Pass<'_> {
                 failed.get_or_insert(error);
             }
         }
-        self.report(&effects, reports, texts).await?;
+        self.report(&mut effects, reports, texts).await?;
         if Stage::of(self.job) != Stage::Deleting || !notices.is_empty() {
             events::publish(&self.ctx.client, self.job, notices, self.ctx.now()).await;
         }
@@ -372,6 +388,13 @@ impl Pass<'_> {
             Some(reference) => Some(self.template(&reference.name).await?),
             None => None,
         };
+        let templates = workflows::templates_of(
+            &self.ctx.client,
+            &self.ctx.settings.namespace,
+            &plan,
+            &self.world.hooks,
+        )
+        .await?;
         let context = RunContext {
             job,
             name: workflow.name.clone(),
@@ -379,6 +402,8 @@ impl Pass<'_> {
             template,
             default_service_account: self.ctx.settings.workflow_service_account.clone(),
             active_deadline_seconds: active_deadline_seconds(job),
+            hooks: &self.world.hooks,
+            templates: &templates,
         };
         let object = Argo.render(&plan, &context)?;
         let attempt = format!("create workflow {}", workflow.name);
@@ -410,19 +435,23 @@ impl Pass<'_> {
             })
     }
 
-    async fn stop_workflow(&self, effects: &Effects<'_>) -> Result<(), Error> {
+    async fn patch_workflow(
+        &self,
+        effects: &Effects<'_>,
+        patch: impl Fn(&DynamicObject) -> Value,
+    ) -> Result<(), Error> {
         let Some(object) = &self.workflow else {
             return Ok(());
         };
         effects
-            .patch_workflow(object, &self.workflow_api(), Argo.stop(object))
+            .patch_workflow(object, &self.workflow_api(), patch(object))
             .await?;
         Ok(())
     }
 
     async fn report(
         &self,
-        effects: &Effects<'_>,
+        effects: &mut Effects<'_>,
         reports: &[(String, Report)],
         texts: &mut LiveTexts,
     ) -> Result<(), Error> {
@@ -436,15 +465,16 @@ impl Pass<'_> {
         let (Some(object), Some(plan)) = (&self.workflow, plan) else {
             return Ok(());
         };
+        // What a pod refers to is there before the pod is.
+        let (reports, failed) = workflows::create_environments(effects, object, reports).await;
         let now = self.ctx.now();
-        let Some(patch) = Argo.report(object, &plan, reports, now) else {
-            return Ok(());
-        };
-        effects
-            .patch_workflow(object, &self.workflow_api(), patch)
-            .await?;
-        texts.reported(self.job, now);
-        Ok(())
+        if let Some(patch) = Argo.report(object, &plan, &reports, now) {
+            effects
+                .patch_workflow(object, &self.workflow_api(), patch)
+                .await?;
+            texts.reported(self.job, now);
+        }
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

@@ -3,6 +3,8 @@
 //! For clusters without Argo Workflows (and Tekton), and where no other object is wanted. What there is to see is in the
 //! UpgradeJob; there is nothing that a person could stop, pause or resume but the job itself.
 
+use std::collections::BTreeMap;
+
 use super::{Node, NodePhase, Run};
 use crate::{
     api::upgrade_job::{StepPhase, StepStatus, UpgradeJobStatus},
@@ -35,6 +37,7 @@ pub fn observe(plan: &Plan, status: &UpgradeJobStatus) -> Run {
         stopped_by: None,
         suspended: false,
         nodes,
+        native: BTreeMap::new(),
         unsupported: None,
     }
 }

@@ -4,7 +4,10 @@
 
 pub mod argo;
 pub mod embedded;
+pub mod native;
 pub mod template;
+
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{
@@ -15,12 +18,14 @@ use serde_json::Value;
 
 use crate::{
     api::{
-        UpgradeJob,
+        UpgradeJob, UpgradeJobHook,
         job_config::{EngineChoice, WorkflowConfig},
         names,
     },
     plan::{Plan, RunKind},
 };
+
+pub use native::{Native, Start, Templates};
 
 /// Key of a user's own template in the ConfigMap that `config.workflow.template` names.
 pub const TEMPLATE_KEY: &str = "upgrade-workflow.yaml.hbs";
@@ -63,6 +68,10 @@ pub struct RunContext<'a> {
     pub default_service_account: Option<String>,
     /// Seconds after which the engine may end the workflow by itself: beyond all deadlines of the operator.
     pub active_deadline_seconds: i64,
+    /// The hooks that the plan names; one that is missing here is run by the operator, if it still exists then.
+    pub hooks: &'a [UpgradeJobHook],
+    /// The reusable templates that those hooks refer to, as just read.
+    pub templates: &'a Templates,
 }
 
 /// What an engine shows of a run.
@@ -84,6 +93,8 @@ pub struct Run {
     pub suspended: bool,
     /// Steps that were reached, by name of the plan's step.
     pub nodes: Vec<Node>,
+    /// Hooks that the engine itself runs, by name of the plan's step, reached or not.
+    pub native: BTreeMap<String, Native>,
     /// Something that this operator cannot handle, such as a compressed node status.
     pub unsupported: Option<String>,
 }
@@ -136,6 +147,8 @@ pub enum Report {
     Succeeded(String),
     /// End it badly.
     Failed(String),
+    /// End it well, and let the engine run what the step stands for.
+    Start(Box<Start>),
 }
 
 /// A workflow engine: pure functions on its objects.
@@ -165,6 +178,13 @@ pub trait Engine: Send + Sync {
 
     /// A merge patch that stops the workflow without running its exit part, guarded by its resourceVersion.
     fn stop(&self, object: &DynamicObject) -> Value;
+
+    /// A merge patch that ends what still runs of the main part, so that the exit part begins, guarded by its
+    /// resourceVersion.
+    fn end_main_part(&self, object: &DynamicObject) -> Value;
+
+    /// Why this engine cannot run a hook that is made of a reusable template; `None` if it can.
+    fn problem_of(&self, hook: &UpgradeJobHook, templates: &Templates) -> Option<String>;
 }
 
 /// A workflow that cannot be rendered.

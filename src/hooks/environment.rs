@@ -58,6 +58,25 @@ pub(super) fn variables_within(
     matches_disruptive_hooks: bool,
     max_job: usize,
 ) -> Environment {
+    let (values, trimmed) = values_within(event, job, matches_disruptive_hooks, max_job);
+    let vars = values
+        .into_iter()
+        .map(|(name, value)| EnvVar {
+            name,
+            value: Some(escape(&value)),
+            value_from: None,
+        })
+        .collect();
+    Environment { vars, trimmed }
+}
+
+/// The same as a process in a container sees them, and whether something was trimmed.
+pub(super) fn values_within(
+    event: &Event,
+    job: &UpgradeJob,
+    matches_disruptive_hooks: bool,
+    max_job: usize,
+) -> (BTreeMap<String, String>, bool) {
     let (event, event_trimmed) = shrink(event_document(event), MAX_EVENT, &[Trim::Cut(2048)]);
     let (job, job_trimmed) = shrink(job_document(job), max_job, JOB_TRIMS);
     let meta = json!({"matchesDisruptiveHooks": matches_disruptive_hooks});
@@ -70,18 +89,14 @@ pub(super) fn variables_within(
         values.insert(prefix.to_owned(), document.to_string());
         values.extend(flatten(prefix, document));
     }
-    let vars = values
-        .into_iter()
-        .map(|(name, value)| EnvVar {
-            name,
-            value: Some(escape(&value)),
-            value_from: None,
-        })
-        .collect();
-    Environment {
-        vars,
-        trimmed: event_trimmed || job_trimmed,
-    }
+    (values, event_trimmed || job_trimmed)
+}
+
+/// Event and job as JSON documents, each in at most `max` bytes (or the little that is never left out).
+pub(super) fn documents(event: &Event, job: &UpgradeJob, max: usize) -> (String, String) {
+    let (event, _) = shrink(event_document(event), max, &[Trim::Cut(2048), Trim::Cut(512)]);
+    let (job, _) = shrink(job_document(job), max, JOB_TRIMS);
+    (event.to_string(), job.to_string())
 }
 
 /// Protects a value from the kubelet, which expands `$(NAME)` and turns `$$` into `$` in the values of variables.

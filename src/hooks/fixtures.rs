@@ -85,5 +85,6 @@ pub(crate) fn entry(hook: &str, event: HookEvent, key: &str, status: HookState) 
             HookState::Failed => "recorded failure".to_owned(),
             HookState::Active | HookState::Complete => String::new(),
         },
+        workflow_step: None,
     }
 }

@@ -148,6 +148,14 @@ pub fn is_trimmed(job: &Job) -> bool {
     job.annotations().contains_key(ENVIRONMENT_TRIMMED)
 }
 
+/// Why a hook is nothing for a Job, if it is made for a workflow engine.
+pub fn native(hook: &UpgradeJobHook) -> Option<String> {
+    match template_of(hook) {
+        Err(error @ BuildError::Native { .. }) => Some(error.to_string()),
+        Ok(_) | Err(_) => None,
+    }
+}
+
 fn template_of(hook: &UpgradeJobHook) -> Result<JobTemplateSpec, BuildError> {
     let spec = &hook.spec;
     let hook = hook.name_any();

@@ -9,7 +9,7 @@ use serde::{Deserialize, de::IntoDeserializer};
 use super::naming;
 use crate::api::{
     UpgradeJob, finalizers, labels,
-    upgrade_job::{HookState, HookTracker},
+    upgrade_job::{HookState, HookTracker, WorkflowStep},
     upgrade_job_hook::HookEvent,
 };
 
@@ -20,9 +20,11 @@ use crate::api::{
 /// - An entry that ended stays when its Job is gone.
 /// - An entry that was Active, and whose Job is gone, has Failed: its result can no longer be known. `jobs` must
 ///   therefore be at least as fresh as `tracker`; read them live before a failure is acted upon.
+/// - An entry of a hook that runs in a workflow stays as it is: the workflow tells.
 pub fn track(job: &UpgradeJob, tracker: &[HookTracker], jobs: &[Job]) -> Vec<HookTracker> {
     let mut known: BTreeMap<Key, Known> = BTreeMap::new();
-    for entry in tracker {
+    let (in_workflows, of_jobs): (Vec<_>, Vec<_>) = tracker.iter().partition(|e| e.workflow_step.is_some());
+    for entry in of_jobs {
         let key = Key::of_entry(entry);
         let stored = &mut known.entry(key).or_default().stored;
         *stored = Some(worse(stored.take(), (entry.status, entry.message.clone())));
@@ -33,10 +35,16 @@ pub fn track(job: &UpgradeJob, tracker: &[HookTracker], jobs: &[Job]) -> Vec<Hoo
             *existing = Some(worse(existing.take(), state(hook_job)));
         }
     }
-    known
+    for entry in &in_workflows {
+        known.remove(&Key::of_entry(entry));
+    }
+    let mut all: Vec<HookTracker> = known
         .into_iter()
         .filter_map(|(key, known)| key.entry(job, known))
-        .collect()
+        .chain(in_workflows.into_iter().cloned())
+        .collect();
+    all.sort_by_cached_key(Key::of_entry);
+    all
 }
 
 /// State of a hook's Job, and why it failed, or what keeps it (empty otherwise).
@@ -128,6 +136,19 @@ pub fn failed(hook: &str, event: HookEvent, key: &str, message: impl Into<String
         upgrade_job_hook: hook.to_owned(),
         status: HookState::Failed,
         message: message.into(),
+        workflow_step: None,
+    }
+}
+
+/// The entry of a hook that is about to run in a workflow.
+pub fn started(hook: &str, event: HookEvent, key: &str, by: WorkflowStep) -> HookTracker {
+    HookTracker {
+        hook_event: event,
+        tracking_key: key.to_owned(),
+        upgrade_job_hook: hook.to_owned(),
+        status: HookState::Active,
+        message: String::new(),
+        workflow_step: Some(by),
     }
 }
 
@@ -220,6 +241,7 @@ impl Key {
             upgrade_job_hook: self.hook,
             status,
             message,
+            workflow_step: None,
         })
     }
 }

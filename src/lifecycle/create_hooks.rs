@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 
-use super::{EngineState, RunState, draft::Draft, drive, pending::Obstacle, running};
+use super::{EngineState, RunState, draft::Draft, drive, native, pending::Obstacle, running};
 use crate::{
     api::{conditions::reasons, upgrade_job::StepPhase, upgrade_job_hook::HookEvent},
     engine::run_name,
@@ -64,7 +64,10 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
                 }
                 drive::Driven::Done => return None,
                 // The engine gave up: hooks that ran are tracked, the others get a run of their own.
-                drive::Driven::Going if run.finished || run.stop.is_some() => return None,
+                drive::Driven::Going if run.finished || run.stop.is_some() => {
+                    native::blame(draft, plan, run);
+                    return None;
+                }
                 drive::Driven::Going => {}
             }
         }

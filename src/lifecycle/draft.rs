@@ -12,7 +12,7 @@ use crate::{
         upgrade_job::{DesiredVersion, JobPhase, StepPhase, StepStatus, UpgradeJobStatus},
     },
     drain::{self, Finding},
-    engine::Report,
+    engine::{Report, native::TemplateKey},
     hooks::tracker,
     plan::{BadPlan, Plan, PlanStep},
     steps::{Action, Scene, Tick, Verdict},
@@ -29,6 +29,7 @@ pub(super) struct Draft<'a> {
     looks: BTreeSet<String>,
     findings: Vec<Finding>,
     blocked: Vec<Finding>,
+    lacks: BTreeSet<TemplateKey>,
     wakes: Vec<Timestamp>,
     /// All else is done, but pools that someone else paused are behind: what the job waits for.
     pub foreign_pause: Option<String>,
@@ -50,6 +51,7 @@ impl<'a> Draft<'a> {
             looks: BTreeSet::new(),
             findings: Vec::new(),
             blocked: Vec::new(),
+            lacks: BTreeSet::new(),
             wakes: Vec::new(),
             foreign_pause: None,
             headline: None,
@@ -82,6 +84,11 @@ impl<'a> Draft<'a> {
         if t > self.input.now {
             self.wakes.push(t);
         }
+    }
+
+    /// Asks for a reusable template.
+    pub fn lack(&mut self, template: TemplateKey) {
+        self.lacks.insert(template);
     }
 
     pub fn notice(&mut self, warning: bool, reason: &str, note: impl Into<String>) {
@@ -344,6 +351,7 @@ impl<'a> Draft<'a> {
             looks,
             findings: _,
             blocked,
+            lacks,
             wakes,
             foreign_pause: _,
             headline: _,
@@ -356,6 +364,7 @@ impl<'a> Draft<'a> {
             asks,
             looks,
             blocked,
+            lacks,
             wake_at: wakes.first().copied(),
         }
     }

@@ -1,6 +1,6 @@
 //! Advances the steps of a plan: what the engine has reached is ticked, and what a tick says is recorded and reported.
 
-use super::draft::Draft;
+use super::{draft::Draft, native};
 use crate::{
     api::upgrade_job::StepPhase,
     engine::{Node, NodePhase, Report, Run},
@@ -27,7 +27,7 @@ pub(super) fn main_part(draft: &mut Draft<'_>, plan: &Plan, run: &Run) -> Driven
         let Some(node) = run.nodes.iter().find(|n| n.step == step.name) else {
             continue;
         };
-        if let Some(failure) = one(draft, plan, step, node, run.suspended) {
+        if let Some(failure) = one(draft, plan, step, node, run) {
             failed.get_or_insert(failure);
         }
     }
@@ -46,7 +46,7 @@ fn one(
     plan: &Plan,
     step: &PlanStep,
     node: &Node,
-    suspended: bool,
+    run: &Run,
 ) -> Option<(&'static str, String)> {
     let recorded = draft.step_phase(&step.name).unwrap_or(StepPhase::Pending);
     if recorded.is_finished() {
@@ -81,19 +81,23 @@ fn one(
         record_running(draft, step, format!("waiting for step {missing}"), node);
         return None;
     }
+    if let Some(native) = native::of(draft, step, run) {
+        if run.suspended {
+            paused(draft, step, node);
+            return None;
+        }
+        return match native::drive(draft, step, Some(node), run, native, began) {
+            native::Turn::Going | native::Turn::Done => None,
+            native::Turn::Failed { reason, message } => Some((reason, format!("{}: {message}", step.name))),
+        };
+    }
     let mut tick = steps::tick(step, &draft.scene(began));
     draft.take_drains(&mut tick);
-    if suspended && !matches!(tick.verdict, Verdict::Failed { .. }) {
+    if run.suspended && !matches!(tick.verdict, Verdict::Failed { .. }) {
         if let Verdict::Running { wake_at: Some(t), .. } = tick.verdict {
             draft.wake_at(t);
         }
-        let deadline = text::time(
-            draft.input.job.spec.upgrade_deadline(),
-            draft.input.settings.zone(),
-        );
-        let message =
-            format!("the workflow is suspended by a person: nothing is done; the job fails at {deadline}");
-        record_running(draft, step, message, node);
+        paused(draft, step, node);
         return None;
     }
     let verdict = draft.take(tick);
@@ -119,6 +123,17 @@ fn one(
             Some((reason, format!("{}: {message}", step.name)))
         }
     }
+}
+
+/// A person paused the workflow: no new writes, and deadlines go on.
+fn paused(draft: &mut Draft<'_>, step: &PlanStep, node: &Node) {
+    let deadline = text::time(
+        draft.input.job.spec.upgrade_deadline(),
+        draft.input.settings.zone(),
+    );
+    let message =
+        format!("the workflow is suspended by a person: nothing is done; the job fails at {deadline}");
+    record_running(draft, step, message, node);
 }
 
 /// A crash between recording a verdict and ending the node: say it again.

@@ -1,6 +1,6 @@
 //! A job that has its outcome: give everything back, run the exit hooks, and let the workflow show it.
 
-use super::{RunState, draft::Draft, drive, is_protected, release, running};
+use super::{RunState, draft::Draft, drive, is_protected, native, release, running};
 use crate::{
     api::{conditions::reasons, upgrade_job::StepPhase, upgrade_job_hook::HookEvent},
     engine::{Node, NodePhase, Report},
@@ -18,6 +18,7 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
         running::record_workflow(draft, uid, run);
     }
     end_main_nodes(draft, plan.as_ref());
+    native::end_main_part(draft, plan.as_ref());
     match plan.filter(|p| p.part(Part::Exit).next().is_some()) {
         Some(plan) => planned_exit(draft, &plan, &released),
         None if released.is_ok() => unplanned_exit(draft),
@@ -81,7 +82,7 @@ fn planned_exit(draft: &mut Draft<'_>, plan: &Plan, released: &Result<String, St
             StepAction::Hook { .. } | StepAction::HooksJoin { .. }
                 if released.is_ok() && drive::unmet(draft, plan, step).is_none() =>
             {
-                hook(draft, step);
+                planned_hook(draft, step, node.as_ref());
             }
             // Not yet: what comes before has not ended. Other kinds are in no exit part.
             StepAction::Hook { .. }
@@ -115,6 +116,21 @@ fn show_release(draft: &mut Draft<'_>, step: &PlanStep, released: &Result<String
     }
 }
 
+fn planned_hook(draft: &mut Draft<'_>, step: &PlanStep, node: Option<&Node>) {
+    let RunState::Present { run, .. } = draft.input.run else {
+        return hook(draft, step);
+    };
+    let Some(native) = native::of(draft, step, run) else {
+        return hook(draft, step);
+    };
+    let began = draft.begin(step, None);
+    match native::drive(draft, step, node, run, native, began) {
+        native::Turn::Going | native::Turn::Done => {}
+        // Exit hooks never change the outcome.
+        native::Turn::Failed { reason, message } => draft.notice(true, reason, message),
+    }
+}
+
 fn hook(draft: &mut Draft<'_>, step: &PlanStep) {
     let began = draft.begin(step, None);
     let tick = steps::tick(step, &draft.scene(began));
@@ -139,6 +155,10 @@ fn live_text(draft: &mut Draft<'_>, step: &PlanStep, node: Option<&Node>) {
     let Some(node) = node.filter(|n| n.phase == NodePhase::Running) else {
         return;
     };
+    // A hook that is started says so when its node ends.
+    if draft.reports.iter().any(|(name, _)| *name == step.name) {
+        return;
+    }
     let recorded = draft.scene(draft.now()).step(&step.name).cloned();
     if let Some(status) = recorded
         && status.phase == StepPhase::Running

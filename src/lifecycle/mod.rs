@@ -11,10 +11,12 @@ mod held;
 mod left_paused;
 mod lock;
 mod mirror;
+mod native;
 pub mod owner;
 mod passed_over;
 mod pending;
 mod release;
+mod runnable;
 mod running;
 #[cfg(test)]
 mod tests;
@@ -30,7 +32,7 @@ use crate::{
         upgrade_job::{EngineChoice, UpgradeJobStatus},
     },
     drain::{Drains, Finding},
-    engine::{Report, Run},
+    engine::{Report, Run, Templates, native::TemplateKey},
     health::answers::Answers,
     settings::Settings,
     steps::Action,
@@ -48,6 +50,8 @@ pub struct Input<'a> {
     pub answers: &'a Answers,
     /// What was seen of drains.
     pub drains: &'a Drains,
+    /// Reusable templates of the engine, as far as a decision asked for them.
+    pub templates: &'a Templates,
     /// The job; the same as in `world.jobs`.
     pub job: &'a UpgradeJob,
     /// The workflow of the job.
@@ -109,6 +113,8 @@ pub struct Decision {
     pub looks: BTreeSet<String>,
     /// Pods that were found to keep a node from being drained, and are not on record yet.
     pub blocked: Vec<Finding>,
+    /// Reusable templates that it lacks: read them, and decide again before anything is carried out.
+    pub lacks: BTreeSet<TemplateKey>,
     /// When time alone may change the decision.
     pub wake_at: Option<Timestamp>,
 }
@@ -140,6 +146,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
     }
     held::say(&mut draft);
     draft.track_hooks();
+    native::track(&mut draft);
     match Stage::of(input.job) {
         Stage::Deleting => deletion::decide(&mut draft),
         Stage::Finished => exit::decide(&mut draft),

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{EngineState, Stage, create_hooks, draft::Draft, held, is_protected, lock, passed_over, running};
+use super::{
+    EngineState, Stage, create_hooks, draft::Draft, held, is_protected, lock, passed_over, runnable, running,
+};
 use crate::{
     api::{
         UpgradeJob,
@@ -58,7 +60,11 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     {
         return draft.succeed(JobPhase::Skipped, reasons::SKIPPED, why);
     }
-    let create = if invalid.is_none() && skew.is_none() {
+    let known = invalid.is_some() || skew.is_some() || now >= limit || runnable::check(draft);
+    if draft.status.finished_at.is_some() {
+        return;
+    }
+    let create = if invalid.is_none() && skew.is_none() && known {
         create_hooks::drive_runs(draft)
     } else {
         None
@@ -83,6 +89,8 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     }
     match obstacle {
         Some(obstacle) => wait(draft, &obstacle),
+        // Decided again as soon as that is read.
+        None if !known => {}
         None => start_now(draft, as_pinned.as_deref()),
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{EngineState, RunState, draft::Draft, drive, lock, passed_over};
+use super::{EngineState, RunState, draft::Draft, drive, lock, native, passed_over};
 use crate::{
     api::{
         conditions::{reasons, types},
@@ -204,6 +204,7 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
         drive::Driven::Failed { reason, message } => draft.fail(reason, message),
         drive::Driven::Done => succeed(draft),
         drive::Driven::Going if run.finished => {
+            native::blame(draft, plan, run);
             let text = run.message.clone().unwrap_or_default();
             another_attempt(
                 draft,

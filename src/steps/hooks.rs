@@ -7,12 +7,14 @@ use kube::ResourceExt;
 use super::{Action, Scene, Tick, Verdict, hold};
 use crate::{
     api::{
-        UpgradeJobHook,
+        UpgradeJob, UpgradeJobHook,
         conditions::{self, reasons, types},
         upgrade_job_hook::HookEvent,
     },
+    engine::native::Start,
     hooks::{
         environment::Event,
+        native,
         run::{self, HooksVerdict},
         select,
     },
@@ -21,14 +23,10 @@ use crate::{
 
 /// One hook at one event. A hook that was deleted meanwhile is skipped.
 pub(super) fn one(scene: &Scene<'_>, event: HookEvent, hook: &str, group: Option<usize>) -> Tick {
-    let matching: Vec<&UpgradeJobHook> = select::matching(&scene.world.hooks, scene.job, event)
-        .into_iter()
-        .filter(|h| h.name_any() == hook)
-        .collect();
-    if matching.is_empty() {
+    let Some(found) = hook_of(scene, event, hook) else {
         return Tick::done(format!("hook {hook} was deleted or no longer matches; skipped"));
-    }
-    run(scene, event, &matching, group)
+    };
+    run(scene, event, &[found], group)
 }
 
 /// All hooks of an event as they are now: those with a node of their own are tracked already, later ones run here.
@@ -42,27 +40,58 @@ pub fn hooks_of(scene: &Scene<'_>, event: HookEvent, group: Option<usize>) -> Ti
     run(scene, event, &matching, group)
 }
 
-fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Option<usize>) -> Tick {
-    let keys: Vec<String> = match group {
+/// The hook of a step, if it still is there and matches.
+pub fn hook_of<'a>(scene: &Scene<'a>, event: HookEvent, hook: &str) -> Option<&'a UpgradeJobHook> {
+    select::matching(&scene.world.hooks, scene.job, event)
+        .into_iter()
+        .find(|h| h.name_any() == hook)
+}
+
+/// What tells the runs of one event apart: the pools of the group, or one empty text.
+pub fn keys_of(scene: &Scene<'_>, group: Option<usize>) -> Vec<String> {
+    match group {
         None => vec![String::new()],
         Some(index) => pools::members(scene.job, index, &scene.world.pools)
             .iter()
             .map(|p| p.name_any())
             .collect(),
-    };
-    let event = Event {
+    }
+}
+
+/// What a workflow engine needs to run a hook for these keys.
+pub fn start(scene: &Scene<'_>, event: HookEvent, group: Option<usize>, keys: &[String]) -> Start {
+    let disruptive = select::matches_disruptive(&scene.world.hooks, scene.job);
+    native::start(
+        &event_at(scene, event, group),
+        keys,
+        &job_as_of(scene),
+        disruptive,
+    )
+}
+
+fn event_at(scene: &Scene<'_>, event: HookEvent, group: Option<usize>) -> Event {
+    Event {
         name: event,
         time: scene.began,
         reason: reason_of(scene, event, group),
         message: message_of(scene, event),
         pool: None,
-    };
-    let disruptive = select::matches_disruptive(&scene.world.hooks, scene.job);
-    // Hooks see the job as it is becoming: the outcome is in its conditions when the exit hooks run.
+    }
+}
+
+/// Hooks see the job as it is becoming: the outcome is in its conditions when the exit hooks run.
+fn job_as_of(scene: &Scene<'_>) -> UpgradeJob {
     let mut job = scene.job.clone();
     job.status = Some(scene.status.clone());
+    job
+}
+
+fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Option<usize>) -> Tick {
+    let keys = keys_of(scene, group);
+    let event = event_at(scene, event, group);
+    let job = job_as_of(scene);
     let settings = run::Settings {
-        matches_disruptive: disruptive,
+        matches_disruptive: select::matches_disruptive(&scene.world.hooks, scene.job),
         default_deadline: scene.settings.default_hook_deadline,
     };
     let tracker = &scene.status.hook_tracker;

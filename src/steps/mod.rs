@@ -34,7 +34,7 @@ use crate::{
     world::World,
 };
 
-pub use hooks::{exit_event, hooks_of};
+pub use hooks::{exit_event, hook_of, hooks_of, keys_of, start};
 
 /// Everything a step may look at.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +148,8 @@ pub enum Action {
     CreateWorkflow,
     /// Stops the workflow without its exit part.
     StopWorkflow,
+    /// Ends what the workflow still runs of its main part, so that its exit part begins.
+    EndMainPart,
 }
 
 /// For the log: what and on which object. A hook's Job has the whole UpgradeJob in its environment, and whatever its
@@ -189,6 +191,7 @@ impl std::fmt::Display for Action {
             Self::ReleaseLock => f.write_str("release the lock"),
             Self::CreateWorkflow => f.write_str("create the workflow"),
             Self::StopWorkflow => f.write_str("stop the workflow"),
+            Self::EndMainPart => f.write_str("end the main part of the workflow"),
         }
     }
 }

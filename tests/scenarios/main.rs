@@ -17,6 +17,7 @@ mod failures;
 mod fuzz;
 mod harness;
 mod health;
+mod hook_templates;
 mod interventions;
 mod leader;
 mod outages;

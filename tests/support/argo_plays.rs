@@ -13,7 +13,7 @@ use kube::{
 };
 use openshift_upgrade_operator::{
     api::{UpgradeJob, UpgradeJobHook, job_config::WorkflowConfig},
-    engine::{Engine, NodePhase, Report, RunContext, argo::Argo},
+    engine::{Engine, NodePhase, Report, RunContext, argo::Argo, native::NO_TEMPLATES},
     openshift::machine_config_pool::MachineConfigPool,
     plan::{Plan, build},
 };
@@ -386,6 +386,8 @@ impl Stage<'_> {
             template: None,
             default_service_account: None,
             active_deadline_seconds: 3_600,
+            hooks: &[],
+            templates: &NO_TEMPLATES,
         };
         let workflow = Argo.render(&self.play.plan, &context).unwrap();
         self.api.create(&PostParams::default(), &workflow).await.unwrap();

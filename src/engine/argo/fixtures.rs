@@ -6,7 +6,10 @@ use serde_json::{Map, Value, json};
 use super::object::node_name;
 use crate::{
     api::{UpgradeJob, UpgradeJobHook, job_config::WorkflowConfig},
-    engine::RunContext,
+    engine::{
+        RunContext, Templates,
+        native::{Lookup, NO_TEMPLATES, TemplateKey},
+    },
     openshift::machine_config_pool::MachineConfigPool,
     plan::{Plan, build},
 };
@@ -70,6 +73,38 @@ fn hook() -> UpgradeJobHook {
     .unwrap()
 }
 
+/// A hook of these events that runs a template of WorkflowTemplate `t`.
+pub fn native_hook(name: &str, events: &[&str], reference: &Value) -> UpgradeJobHook {
+    let mut template_ref = json!({"name": "t"});
+    template_ref
+        .as_object_mut()
+        .unwrap()
+        .extend(reference.as_object().unwrap().clone());
+    serde_json::from_value(json!({
+        "apiVersion": "managedupgrade.appuio.io/v1beta1",
+        "kind": "UpgradeJobHook",
+        "metadata": {"name": name, "namespace": "upgrades"},
+        "spec": {"events": events, "templateRef": template_ref},
+    }))
+    .unwrap()
+}
+
+/// WorkflowTemplate `t` of this spec.
+pub fn templates(spec: &Value) -> Templates {
+    let key = TemplateKey {
+        cluster_scope: false,
+        name: "t".to_owned(),
+    };
+    Templates([(key, Lookup::Found(spec.clone()))].into())
+}
+
+/// An upgrade with these hooks that holds one pool.
+pub fn with_hooks(hooks: &[UpgradeJobHook]) -> (UpgradeJob, Plan) {
+    let job = holding(&["infra"]);
+    let plan = build::main_plan(&job, hooks, &[pool(&"infra")], 1);
+    (job, plan)
+}
+
 /// What the operator passes to `render`.
 pub fn context(job: &UpgradeJob) -> RunContext<'_> {
     RunContext {
@@ -79,6 +114,8 @@ pub fn context(job: &UpgradeJob) -> RunContext<'_> {
         template: None,
         default_service_account: None,
         active_deadline_seconds: 648_000,
+        hooks: &[],
+        templates: &NO_TEMPLATES,
     }
 }
 

@@ -1,24 +1,37 @@
 //! Argo Workflows.
 //!
 //! Every step is a `suspend` node that the operator ends by a merge patch of the Workflow (which has no status
-//! subresource). Facts about Argo were read in its source, v4.1.4.
+//! subresource). What runs besides are hooks that are made of WorkflowTemplates ([`native`], [`inline`]). Facts about Argo were
+//! read in its source, v4.1.4.
 
 mod check;
 mod describe;
+mod inline;
+mod native;
 mod object;
 mod render;
 mod report;
+mod runs;
 mod text;
+
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use kube::{
+    ResourceExt,
     api::{ApiResource, DynamicObject},
     core::GroupVersionKind,
 };
 use serde_json::{Value, json};
 
-use super::{Engine, RenderError, Report, Run, RunContext};
-use crate::{api::job_config::EngineChoice, plan::Plan};
+use super::{
+    Engine, RenderError, Report, Run, RunContext,
+    native::{TemplateKey, Templates},
+};
+use crate::{
+    api::{UpgradeJobHook, job_config::EngineChoice},
+    plan::Plan,
+};
 
 pub use render::TEMPLATE;
 
@@ -64,6 +77,26 @@ impl Engine for Argo {
             "metadata": {"resourceVersion": object.metadata.resource_version},
             "spec": {"shutdown": "Terminate", "suspend": null},
         })
+    }
+
+    fn end_main_part(&self, object: &DynamicObject) -> Value {
+        json!({
+            "metadata": {"resourceVersion": object.metadata.resource_version},
+            "spec": {"shutdown": "Stop", "suspend": null},
+        })
+    }
+
+    fn problem_of(&self, hook: &UpgradeJobHook, templates: &Templates) -> Option<String> {
+        let reference = hook.spec.template_ref.as_ref()?;
+        let place = inline::Place {
+            step: "hook",
+            number: 1,
+            namespace: &hook.namespace().unwrap_or_default(),
+        };
+        let lookup = templates.get(&TemplateKey::of(reference));
+        inline::inline(reference, lookup, &place, &mut BTreeSet::new())
+            .err()
+            .map(|e| e.to_string())
     }
 }
 

@@ -7,6 +7,7 @@ use kube::{ResourceExt, api::DynamicObject};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::runs;
 use crate::{
     engine::{Node, NodePhase, Run, StopRequest},
     plan::{Part, Plan, PlanStep},
@@ -40,14 +41,19 @@ pub struct Status {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    name: String,
+    /// Its name: the workflow's, and the way to it.
+    pub name: String,
+    /// Its last part.
+    pub display_name: String,
+    /// What it is of: Pod, Retry, Steps, DAG, Suspend …
     #[serde(rename = "type")]
-    type_: String,
+    pub type_: String,
     phase: Option<String>,
     /// The message as it is.
     pub message: Option<String>,
     started_at: Option<String>,
-    finished_at: Option<String>,
+    /// When it ended.
+    pub finished_at: Option<String>,
     /// `outputs`, as it is.
     pub outputs: Option<Value>,
     task_result_synced: Option<bool>,
@@ -63,7 +69,8 @@ struct Spec {
 
 /// A Workflow, read.
 pub struct View {
-    name: String,
+    /// Its name.
+    pub name: String,
     status: Status,
     spec: Spec,
     unreadable: Option<String>,
@@ -132,6 +139,11 @@ impl View {
         None
     }
 
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeStatus> {
+        self.status.nodes.iter().flatten().map(|(_, node)| node)
+    }
+
     /// The node of a step and its ID.
     ///
     /// Looked up by name, not by the computed ID: names whose hashes collide get another one. A `retryStrategy` that the
@@ -157,11 +169,16 @@ fn part<T: for<'de> Deserialize<'de> + Default>(object: &DynamicObject, field: &
     }
 }
 
-/// Name of a step's node: the task of the DAG at the root, or of the one at the root of the exit handler.
+/// Name of a step's node.
 pub fn node_name(workflow: &str, step: &PlanStep) -> String {
-    match step.part {
-        Part::Main => format!("{workflow}.{}", step.name),
-        Part::Exit => format!("{workflow}.onExit.{}", step.name),
+    task_node_name(workflow, step.part, &step.name)
+}
+
+/// Name of a task's node: of the DAG at the root, or of the one at the root of the exit handler.
+pub fn task_node_name(workflow: &str, part: Part, task: &str) -> String {
+    match part {
+        Part::Main => format!("{workflow}.{task}"),
+        Part::Exit => format!("{workflow}.onExit.{task}"),
     }
 }
 
@@ -191,7 +208,8 @@ impl NodeStatus {
         self.type_ == "Suspend" && self.phase.as_deref() == Some("Running")
     }
 
-    fn node_phase(&self) -> NodePhase {
+    /// Where it is.
+    pub fn node_phase(&self) -> NodePhase {
         // The result of a pod may arrive after its phase.
         let synced = self.task_result_synced.unwrap_or(true);
         match self.phase.as_deref() {
@@ -252,6 +270,7 @@ pub fn observe(object: &DynamicObject, plan: &Plan) -> Run {
         suspended: view.spec.suspend.unwrap_or(false),
         unsupported: view.unsupported(),
         nodes,
+        native: runs::natives(object, &view, plan),
     }
 }
 

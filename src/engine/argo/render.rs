@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use kube::{Resource, ResourceExt, api::DynamicObject};
 use serde_json::{Value, json};
 
-use super::{check, describe, text};
+use super::{
+    check, describe,
+    native::{self, Natives},
+    text,
+};
 use crate::{
     api::{labels, names},
     engine::{RenderError, RunContext, template},
@@ -26,9 +30,13 @@ pub fn render(plan: &Plan, context: &RunContext<'_>) -> Result<DynamicObject, Re
             context.name
         )));
     }
-    let data = data(plan, context)?;
+    let natives = Natives::of(plan, context);
+    let data = data(plan, context, &natives)?;
     let template = context.template.as_deref().unwrap_or(TEMPLATE);
-    let value = template::render(template, &data).map_err(|e| RenderError::Template(e.to_string()))?;
+    let mut value = template::render(template, &data).map_err(|e| RenderError::Template(e.to_string()))?;
+    check::check(&value, plan)?;
+    natives.add_to(&mut value, plan, &context.name)?;
+    // What was added must not be at odds with a template of the user's.
     check::check(&value, plan)?;
     let mut object: DynamicObject =
         serde_json::from_value(value).map_err(|e| RenderError::Output(e.to_string()))?;
@@ -37,7 +45,7 @@ pub fn render(plan: &Plan, context: &RunContext<'_>) -> Result<DynamicObject, Re
 }
 
 /// What a template can use; documented at the top of the built-in one.
-fn data(plan: &Plan, context: &RunContext<'_>) -> Result<Value, RenderError> {
+fn data(plan: &Plan, context: &RunContext<'_>, natives: &Natives) -> Result<Value, RenderError> {
     let job = context.job;
     let ttl = match &context.config.ttl {
         None => None,
@@ -52,7 +60,11 @@ fn data(plan: &Plan, context: &RunContext<'_>) -> Result<Value, RenderError> {
         RunKind::Main { attempt } => ("Main", attempt),
         RunKind::Create { number } => ("Create", number),
     };
-    let steps = |part: Part| plan.part(part).map(|s| step(s, plan)).collect::<Vec<_>>();
+    let steps = |part: Part| {
+        plan.part(part)
+            .map(|s| step(s, plan, natives))
+            .collect::<Vec<_>>()
+    };
     let mut data = json!({
         "name": context.name,
         "namespace": job.namespace(),
@@ -67,13 +79,13 @@ fn data(plan: &Plan, context: &RunContext<'_>) -> Result<Value, RenderError> {
         "ttlSeconds": ttl,
         "mainSteps": steps(Part::Main),
         "exitSteps": steps(Part::Exit),
-        "steps": plan.steps.iter().map(|s| step(s, plan)).collect::<Vec<_>>(),
+        "steps": plan.steps.iter().map(|s| step(s, plan, natives)).collect::<Vec<_>>(),
     });
     text::value_without_variables(&mut data);
     Ok(data)
 }
 
-fn step(step: &PlanStep, plan: &Plan) -> Value {
+fn step(step: &PlanStep, plan: &Plan, natives: &Natives) -> Value {
     let when = match step.part {
         Part::Main => When::Always,
         Part::Exit => step.action.when(),
@@ -83,7 +95,7 @@ fn step(step: &PlanStep, plan: &Plan) -> Value {
         "title": step.title,
         "kind": step.action.kind(),
         "after": step.after,
-        "depends": depends(step, plan),
+        "depends": depends(step, plan, natives),
         "onSuccess": when == When::Succeeded,
         "onFailure": when == When::Failed,
     })
@@ -92,23 +104,29 @@ fn step(step: &PlanStep, plan: &Plan) -> Value {
 /// Argo's condition for a step to be reached.
 ///
 /// In the main part a bare name: it ended well or its `when` was false; otherwise the step is omitted, and with it the
-/// branch. The exit part runs to its end whatever becomes of a step in it: nothing in it changes the outcome.
-fn depends(step: &PlanStep, plan: &Plan) -> Option<String> {
+/// branch. The exit part runs to its end whatever becomes of a step in it: nothing in it changes the outcome. A hook that
+/// Argo runs is waited for; what its failure means the operator decides.
+fn depends(step: &PlanStep, plan: &Plan, natives: &Natives) -> Option<String> {
     let known = step
         .after
         .iter()
         .filter(|name| plan.step(name).is_some_and(|s| s.part == step.part));
-    let terms: Vec<String> = known
-        .map(|name| match step.part {
+    let mut terms: Vec<String> = Vec::new();
+    for name in known {
+        terms.push(match step.part {
             Part::Main => name.clone(),
-            Part::Exit => {
-                let ends = ["Succeeded", "Failed", "Errored", "Skipped", "Omitted"]
-                    .map(|end| format!("{name}.{end}"));
-                format!("({})", ends.join(" || "))
-            }
-        })
-        .collect();
+            Part::Exit => has_ended(name),
+        });
+        if natives.runs(name) {
+            terms.push(has_ended(&native::task_name(name)));
+        }
+    }
     (!terms.is_empty()).then(|| terms.join(" && "))
+}
+
+fn has_ended(task: &str) -> String {
+    let ends = ["Succeeded", "Failed", "Errored", "Skipped", "Omitted"].map(|end| format!("{task}.{end}"));
+    format!("({})", ends.join(" || "))
 }
 
 /// Identity, owner and labels are the operator's whatever a template says: it finds and trusts workflows by them.

@@ -1,11 +1,13 @@
 //! Verdicts → one merge patch.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::{Map, Value, json};
 
 use super::{
-    RESULT,
+    RESULT, native,
     object::{NodeStatus, View},
     text,
 };
@@ -47,13 +49,23 @@ fn change(node: &NodeStatus, report: &Report, now: Timestamp) -> Option<Value> {
             let message = text::message(message);
             (node.message.as_deref() != Some(&message)).then(|| json!({"message": message}))
         }
-        Report::Succeeded(message) => Some(ending(node, "Succeeded", message, now)),
-        Report::Failed(message) => Some(ending(node, "Failed", message, now)),
+        Report::Succeeded(message) => Some(ending(node, "Succeeded", message, &BTreeMap::new(), now)),
+        Report::Failed(message) => Some(ending(node, "Failed", message, &BTreeMap::new(), now)),
+        Report::Start(start) => {
+            let outputs = native::outputs(start);
+            Some(ending(node, "Succeeded", &start.message, &outputs, now))
+        }
     }
 }
 
-/// What Argo's own `argo node set` writes: the output gets its value and is no longer to be supplied.
-fn ending(node: &NodeStatus, phase: &str, message: &str, now: Timestamp) -> Value {
+/// What Argo's own `argo node set` writes: outputs get their values and are no longer to be supplied.
+fn ending(
+    node: &NodeStatus,
+    phase: &str,
+    message: &str,
+    outputs: &BTreeMap<&'static str, String>,
+    now: Timestamp,
+) -> Value {
     let message = text::message(message);
     let result = json!({"name": RESULT, "value": message});
     // A merge patch replaces a list as a whole: outputs that a user's template added are kept.
@@ -65,12 +77,25 @@ fn ending(node: &NodeStatus, phase: &str, message: &str, now: Timestamp) -> Valu
     let others = others
         .into_iter()
         .flatten()
-        .filter(|p| p.get("name").and_then(Value::as_str) != Some(RESULT));
-    let parameters: Vec<Value> = std::iter::once(result).chain(others.cloned()).collect();
+        .filter(|p| p.get("name").and_then(Value::as_str) != Some(RESULT))
+        .map(|p| supplied(p, outputs));
+    let parameters: Vec<Value> = std::iter::once(result).chain(others).collect();
     json!({
         "phase": phase,
         "message": message,
         "finishedAt": whole_seconds(now).to_string(),
         "outputs": {"parameters": parameters},
     })
+}
+
+/// An output of ours with what is supplied for it, else its default; that of a user's template stays as it is.
+fn supplied(parameter: &Value, outputs: &BTreeMap<&'static str, String>) -> Value {
+    let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
+    let is_ours = native::OUTPUTS.contains(&name) && parameter.pointer("/valueFrom/supplied").is_some();
+    if !is_ours {
+        return parameter.clone();
+    }
+    let default = || parameter.pointer("/valueFrom/default").cloned();
+    let value = outputs.get(name).map(|v| json!(v)).or_else(default);
+    json!({"name": name, "value": value})
 }

@@ -30,6 +30,12 @@ pub fn value_without_variables(value: &mut Value) {
     }
 }
 
+/// The same for a JSON document, which says the same after it: braces that follow each other are within its texts, where they
+/// can be written as escapes.
+pub fn json_without_variables(json: &str) -> String {
+    json.replace("{{", "\\u007b\\u007b")
+}
+
 /// A message of a node: without variables (a template may refer to it) and at most 1 KiB.
 pub fn message(text: &str) -> String {
     let text = without_variables(text);
@@ -95,6 +101,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_document_says_the_same_without_variables(key in r"([{}a\\\\]){0,9}", text in r#"([{}a=é"\\\\ ]|\PC){0,50}"#) {
+            let document = json!({key.clone(): {key: [text, {}]}});
+            let without = json_without_variables(&document.to_string());
+            prop_assert!(!without.contains("{{"));
+            prop_assert_eq!(serde_json::from_str::<Value>(&without).unwrap(), document);
+        }
+
         #[test]
         fn no_text_keeps_a_variable_and_every_message_fits(text in r"([{}a=é😀 ]|\PC){0,1500}") {
             let message = message(&text);

@@ -11,10 +11,15 @@ use crate::{
         upgrade_job::{EngineChoice, PauseReason},
     },
     drain::Drains,
-    engine::{Node, NodePhase, Report, Run, embedded},
+    engine::{
+        Engine, Native, Node, NodePhase, Report, Run, StopRequest, Templates,
+        argo::Argo,
+        embedded,
+        native::{Lookup, NativeRun},
+    },
     health::answers::Answers,
     lifecycle::{Decision, EngineState, Input, RunState, decide},
-    plan::{Part, Plan, When},
+    plan::{Part, Plan, StepAction, When},
     pools,
     settings::Settings,
     steps::Action,
@@ -26,6 +31,8 @@ pub struct Bench {
     pub world: World,
     pub answers: Answers,
     pub drains: Drains,
+    /// The WorkflowTemplates that there are.
+    pub templates: Templates,
     pub name: String,
     pub now: i64,
     pub settings: Settings,
@@ -55,6 +62,7 @@ impl Bench {
             world,
             answers: Answers::NobodyToAsk,
             drains: Drains::default(),
+            templates: Templates::default(),
             name,
             now: 0,
             settings: settings(),
@@ -192,6 +200,7 @@ impl Bench {
             world: &self.world,
             answers: &self.answers,
             drains: &self.drains,
+            templates: &self.templates,
             job: self.job(),
             run: &run,
             engine: &self.engine,
@@ -202,7 +211,11 @@ impl Bench {
 
     /// One pass: decide, and carry it out. Returns whether there was anything to do.
     pub fn pass(&mut self) -> bool {
-        let decision = self.decide();
+        let mut decision = self.decide();
+        for key in std::mem::take(&mut decision.lacks) {
+            self.templates.0.entry(key).or_insert(Lookup::Absent);
+            decision = self.decide();
+        }
         for condition in &decision.status.conditions {
             assert!(
                 !condition.reason.is_empty() && !condition.message.is_empty(),
@@ -295,15 +308,87 @@ impl Bench {
             Action::Unprotect => self.job_mut().metadata.finalizers = None,
             Action::CreateWorkflow => {
                 let name = self.status().workflow.unwrap().name;
-                self.workflow = Some((format!("uid-{name}"), empty_run()));
+                let native = self.natives();
+                let run = Run {
+                    native,
+                    ..empty_run()
+                };
+                self.workflow = Some((format!("uid-{name}"), run));
             }
             Action::StopWorkflow => {
                 if let Some((_, run)) = &mut self.workflow {
                     run.finished = true;
                 }
             }
+            Action::EndMainPart => {
+                let (_, run) = self.workflow.as_mut().unwrap();
+                run.stop = Some(StopRequest::Stop);
+                for native in run.native.values_mut() {
+                    for one in native.runs.iter_mut().filter(|r| r.phase == NodePhase::Running) {
+                        one.phase = NodePhase::Failed;
+                        one.message = "Stopped with strategy 'Stop'".into();
+                    }
+                    native.finished = true;
+                }
+            }
             Action::ClaimHook { .. } => {}
         }
+    }
+
+    /// What the engine renders for the hooks of templates.
+    fn natives(&self) -> std::collections::BTreeMap<String, Native> {
+        let plan = Plan::from_value(&self.status().plan.unwrap()).unwrap();
+        let mut all = std::collections::BTreeMap::new();
+        for step in &plan.steps {
+            let StepAction::Hook { hook, event, .. } = &step.action else {
+                continue;
+            };
+            let found = self
+                .world
+                .hooks
+                .iter()
+                .find(|h| h.metadata.name.as_ref() == Some(hook));
+            let tracked = self.status().hook_tracker;
+            let known = tracked
+                .iter()
+                .any(|e| e.upgrade_job_hook == *hook && e.hook_event == *event);
+            if let Some(hook) = found.filter(|h| h.spec.template_ref.is_some() && !known) {
+                let problem = Argo.problem_of(hook, &self.templates);
+                let finished = problem.is_some();
+                let runs = vec![];
+                all.insert(
+                    step.name.clone(),
+                    Native {
+                        problem,
+                        finished,
+                        runs,
+                    },
+                );
+            }
+        }
+        all
+    }
+
+    /// Runs of the engine for this step, by key, whether started or ended.
+    pub fn native_runs(&self, step: &str) -> Vec<(String, NodePhase)> {
+        let (_, run) = self.workflow.as_ref().unwrap();
+        let native = run.native.get(step);
+        let runs = native.map_or(&[][..], |n| n.runs.as_slice());
+        runs.iter().map(|r| (r.key.clone(), r.phase)).collect()
+    }
+
+    /// A run of a hook in the engine ends, or says something.
+    pub fn native(&mut self, step: &str, key: &str, phase: NodePhase, message: &str) {
+        let (_, run) = self.workflow.as_mut().unwrap();
+        let native = run.native.get_mut(step).unwrap();
+        let one = native
+            .runs
+            .iter_mut()
+            .find(|r| r.key == key)
+            .expect("a run that was started");
+        one.phase = phase;
+        one.message = message.into();
+        native.finished = !native.is_running();
     }
 
     pub fn pool_mut(&mut self, name: &str) -> &mut crate::openshift::machine_config_pool::MachineConfigPool {
@@ -333,13 +418,33 @@ impl Bench {
                 Report::Message(text) => (NodePhase::Running, text),
                 Report::Succeeded(text) => (NodePhase::Succeeded, text),
                 Report::Failed(text) => (NodePhase::Failed, text),
+                Report::Start(start) => {
+                    let native = run
+                        .native
+                        .get_mut(step)
+                        .expect("a hook that the workflow can run");
+                    native.runs = start
+                        .runs
+                        .iter()
+                        .map(|r| NativeRun {
+                            key: r.key.clone(),
+                            phase: NodePhase::Running,
+                            message: String::new(),
+                        })
+                        .collect();
+                    (NodePhase::Succeeded, &start.message)
+                }
             };
+            if let (NodePhase::Succeeded, Some(native)) = (phase, run.native.get_mut(step)) {
+                native.finished = native.runs.is_empty();
+            }
             node.phase = phase;
             node.message = Some(text.clone());
         }
         let phase_of = |run: &Run, name: &str| run.nodes.iter().find(|n| n.step == name).map(|n| n.phase);
         let failed = run.nodes.iter().any(|n| n.phase == NodePhase::Failed);
-        let idle = run.nodes.iter().all(|n| n.phase != NodePhase::Running);
+        let idle = run.nodes.iter().all(|n| n.phase != NodePhase::Running)
+            && !run.native.values().any(Native::is_running);
         let main_done = plan.part(Part::Main).all(|s| phase_of(run, &s.name).is_some());
         if !run.finished && !failed {
             reach(run, &plan, Part::Main, |_| true);
@@ -457,6 +562,7 @@ fn empty_run() -> Run {
         stopped_by: None,
         suspended: false,
         nodes: vec![],
+        native: std::collections::BTreeMap::new(),
         unsupported: None,
     }
 }
@@ -464,9 +570,12 @@ fn empty_run() -> Run {
 fn reach(run: &mut Run, plan: &Plan, part: Part, holds: impl Fn(When) -> bool) {
     for step in plan.part(part) {
         let ended = |name: &String| {
-            run.nodes
-                .iter()
-                .any(|n| n.step == *name && matches!(n.phase, NodePhase::Succeeded | NodePhase::Skipped))
+            let native = run.native.get(name).is_none_or(|n| n.finished);
+            native
+                && run
+                    .nodes
+                    .iter()
+                    .any(|n| n.step == *name && matches!(n.phase, NodePhase::Succeeded | NodePhase::Skipped))
         };
         if run.nodes.iter().any(|n| n.step == step.name) || !step.after.iter().all(ended) {
             continue;

@@ -432,6 +432,7 @@ fn an_unreadable_plan_is_said_and_still_times_out() {
         world: &bench.world,
         answers: &bench.answers,
         drains: &bench.drains,
+        templates: &bench.templates,
         job: bench.job(),
         run: &RunState::Absent,
         engine: &bench.engine,

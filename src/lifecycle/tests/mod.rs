@@ -6,6 +6,7 @@ mod fixtures;
 mod health;
 mod held;
 mod in_every_step;
+mod native;
 mod pools;
 mod table;
 mod unreadable;

@@ -91,7 +91,7 @@ enum Shape {
 
 /// Kubernetes' own kinds, as far as our programs and the manifests of a GitOps repository use them, and those of OpenShift and
 /// others. The latter are taken without a schema, for theirs would have to be copied from elsewhere.
-const FOREIGN: [(&str, &str, &str, &str, Shape); 29] = [
+const FOREIGN: [(&str, &str, &str, &str, Shape); 30] = [
     ("", "v1", "ConfigMap", "configmaps", Shape::Namespaced),
     ("", "v1", "Secret", "secrets", Shape::Namespaced),
     ("", "v1", "Service", "services", Shape::NamespacedWithStatus),
@@ -228,6 +228,13 @@ const FOREIGN: [(&str, &str, &str, &str, Shape); 29] = [
         "WorkflowTemplate",
         "workflowtemplates",
         Shape::Namespaced,
+    ),
+    (
+        "argoproj.io",
+        "v1alpha1",
+        "ClusterWorkflowTemplate",
+        "clusterworkflowtemplates",
+        Shape::Cluster,
     ),
 ];
 

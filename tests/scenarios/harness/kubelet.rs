@@ -1,5 +1,5 @@
 //! A stand-in for the kubelet and the scheduler: pods of hooks' Jobs run for as long as their template says, and end as it
-//! says.
+//! says. So do the pods of workflows, whose statuses say as much as Argo reads of them.
 
 use std::{
     collections::BTreeMap,
@@ -9,9 +9,9 @@ use std::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::NAMESPACE;
 
@@ -20,12 +20,27 @@ pub const EXIT_CODE: &str = "scenario/exit-code";
 /// Annotation of a pod template: milliseconds that the pod runs. Absent = 0.
 pub const RUNS_MS: &str = "scenario/runs-ms";
 
+/// Annotation of a pod of a workflow: how its attempts end, one after the other, divided by commas. A number is an exit code;
+/// `deleted`: the pod is gone before anyone has seen it end; `runs`: it does not end.
+pub const ATTEMPTS: &str = "scenario/attempts";
+/// How long a pod must have been there before Argo takes it for deleted: `RECENTLY_STARTED_POD_DURATION`, 10 s.
+const NOT_RECENT: Duration = Duration::from_secs(12);
+
 /// Runs pods until it is dropped.
 pub async fn run(client: Client) {
     let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
     let of_jobs = ListParams::default().labels("batch.kubernetes.io/job-name");
+    let of_workflows = ListParams::default().labels("workflows.argoproj.io/workflow");
     let mut began: BTreeMap<String, Instant> = BTreeMap::new();
     loop {
+        for pod in pods
+            .list(&of_workflows)
+            .await
+            .map(|l| l.items)
+            .unwrap_or_default()
+        {
+            step_of_workflow(&pods, &pod, &mut began).await;
+        }
         // An API server that is away is part of some scenarios: tried again.
         for pod in pods.list(&of_jobs).await.map(|l| l.items).unwrap_or_default() {
             step(&pods, &pod, &mut began).await;
@@ -69,4 +84,70 @@ async fn step(pods: &Api<Pod>, pod: &Pod, began: &mut BTreeMap<String, Instant>)
     if let Err(error) = written {
         eprintln!("stand-in kubelet: pod {}: {error}", pod.name_any());
     }
+}
+
+async fn step_of_workflow(pods: &Api<Pod>, pod: &Pod, began: &mut BTreeMap<String, Instant>) {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|s| s.phase.as_deref()).unwrap_or_default();
+    if matches!(phase, "Succeeded" | "Failed") {
+        return;
+    }
+    let since = began
+        .entry(pod.uid().unwrap_or_default())
+        .or_insert_with(Instant::now);
+    let name = pod.name_any();
+    let result = match (attempt(pod).as_str(), phase) {
+        ("deleted", "Running") if since.elapsed() > NOT_RECENT => {
+            let now = DeleteParams::default().grace_period(0);
+            pods.delete(&name, &now).await.map(drop)
+        }
+        ("deleted" | "runs", "Running") => {
+            // What a kubelet does with a pod that is to go.
+            if pod.metadata.deletion_timestamp.is_none() {
+                return;
+            }
+            let now = DeleteParams::default().grace_period(0);
+            pods.delete(&name, &now).await.map(drop)
+        }
+        ("deleted" | "runs", _) => write(pods, &name, &running()).await,
+        (code, _) => write(pods, &name, &ended(code.parse().unwrap_or_default())).await,
+    };
+    if let Err(error) = result {
+        eprintln!("stand-in kubelet: pod {name}: {error}");
+    }
+}
+
+/// How this attempt is to end; the name of the node ends with its number.
+fn attempt(pod: &Pod) -> String {
+    let annotation = |key: &str| pod.annotations().get(key).cloned().unwrap_or_default();
+    let node = annotation("workflows.argoproj.io/node-name");
+    let number = node
+        .rsplit_once('(')
+        .and_then(|(_, n)| n.strip_suffix(')')?.parse().ok());
+    let all = annotation(ATTEMPTS);
+    let ways: Vec<&str> = all.split(',').collect();
+    let way = ways.get(number.unwrap_or(0_usize)).or(ways.last());
+    way.map_or_else(String::new, |w| (*w).to_owned())
+}
+
+fn running() -> Value {
+    let container = |name: &str| json!({"name": name, "image": "i", "imageID": "i", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": null}}});
+    json!({"phase": "Running", "containerStatuses": [container("main"), container("wait")]})
+}
+
+fn ended(code: i32) -> Value {
+    let container = |name: &str, code: i32| {
+        let reason = if code == 0 { "Completed" } else { "Error" };
+        json!({"name": name, "image": "i", "imageID": "i", "ready": false, "restartCount": 0,
+            "state": {"terminated": {"exitCode": code, "reason": reason}}})
+    };
+    let phase = if code == 0 { "Succeeded" } else { "Failed" };
+    json!({"phase": phase, "containerStatuses": [container("main", code), container("wait", 0)]})
+}
+
+async fn write(pods: &Api<Pod>, name: &str, status: &Value) -> Result<(), kube::Error> {
+    let patch = Patch::Merge(json!({"status": status}));
+    pods.patch_status(name, &PatchParams::default(), &patch)
+        .await
+        .map(drop)
 }

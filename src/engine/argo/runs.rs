@@ -1,0 +1,219 @@
+//! What a Workflow shows of the hooks that Argo runs.
+
+use std::collections::BTreeMap;
+
+use kube::{ResourceExt, api::DynamicObject};
+use serde_json::Value;
+
+use super::{
+    native::task_name,
+    object::{NodeStatus, View, task_node_name},
+};
+use crate::{
+    api::annotations,
+    engine::{
+        NodePhase,
+        native::{Native, NativeRun},
+    },
+    plan::{Plan, PlanStep, StepAction},
+};
+
+/// Types of nodes that do something; the others only hold nodes together.
+const LEAVES: [&str; 5] = ["Pod", "Suspend", "HTTP", "Plugin", "Container"];
+
+/// By step: the hooks that the Workflow runs, and those that it should and cannot.
+pub fn natives(object: &DynamicObject, view: &View, plan: &Plan) -> BTreeMap<String, Native> {
+    let problems: BTreeMap<String, String> = object
+        .annotations()
+        .get(annotations::HOOKS_NOT_RUN)
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let tasks = tasks(object);
+    let mut all = BTreeMap::new();
+    for step in &plan.steps {
+        let StepAction::Hook { group, .. } = &step.action else {
+            continue;
+        };
+        let native = if let Some(problem) = problems.get(&step.name) {
+            Native {
+                problem: Some(problem.clone()),
+                finished: true,
+                runs: Vec::new(),
+            }
+        } else if tasks.contains(&task_name(&step.name).as_str()) {
+            of_step(view, step, group.is_some())
+        } else {
+            continue;
+        };
+        all.insert(step.name.clone(), native);
+    }
+    all
+}
+
+/// Names of all tasks of all DAGs.
+fn tasks(object: &DynamicObject) -> Vec<&str> {
+    let templates = object.data.pointer("/spec/templates").and_then(Value::as_array);
+    templates
+        .into_iter()
+        .flatten()
+        .filter_map(|t| t.pointer("/dag/tasks")?.as_array())
+        .flatten()
+        .filter_map(|t| t.get("name")?.as_str())
+        .collect()
+}
+
+fn of_step(view: &View, step: &PlanStep, per_pool: bool) -> Native {
+    let name = task_node_name(&view.name, step.part, &task_name(&step.name));
+    let Some(task) = view.nodes().find(|n| n.name == name) else {
+        return Native::default();
+    };
+    let finished = task.node_phase() != NodePhase::Running;
+    let runs = if per_pool {
+        let items = view.nodes().filter_map(|n| Some((pool(&n.name, &name)?, n)));
+        items.map(|(pool, node)| run(view, pool, node)).collect()
+    } else {
+        vec![run(view, "", task)]
+    };
+    Native {
+        problem: None,
+        finished,
+        runs,
+    }
+}
+
+/// The pool of an item's node, `<task>(<index>:<pool>)`.
+fn pool<'a>(node: &'a str, task: &str) -> Option<&'a str> {
+    let item = node.strip_prefix(task)?.strip_prefix('(')?.strip_suffix(')')?;
+    let (index, pool) = item.split_once(':')?;
+    (index.parse::<u32>().is_ok() && !pool.contains(['(', ')'])).then_some(pool)
+}
+
+fn run(view: &View, key: &str, root: &NodeStatus) -> NativeRun {
+    let phase = root.node_phase();
+    NativeRun {
+        key: key.to_owned(),
+        phase,
+        message: Below::of(view, root).message(phase),
+    }
+}
+
+/// A node and all that was made for it.
+struct Below<'a> {
+    root: &'a NodeStatus,
+    leaves: Vec<&'a NodeStatus>,
+}
+
+impl<'a> Below<'a> {
+    fn of(view: &'a View, root: &'a NodeStatus) -> Self {
+        let is_below = |node: &&NodeStatus| {
+            node.name
+                .strip_prefix(&root.name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', '(']))
+        };
+        let is_leaf = |node: &&NodeStatus| LEAVES.contains(&node.type_.as_str());
+        Self {
+            root,
+            leaves: view.nodes().filter(is_below).filter(is_leaf).collect(),
+        }
+    }
+
+    fn message(&self, phase: NodePhase) -> String {
+        match phase {
+            NodePhase::Succeeded => String::new(),
+            NodePhase::Skipped => text(self.root).unwrap_or("it was skipped").to_owned(),
+            NodePhase::Failed => self.failure(),
+            NodePhase::Running => self.progress(),
+        }
+    }
+
+    /// The last failure says it: what holds it together only says that something below failed.
+    fn failure(&self) -> String {
+        let Some(leaf) = self.last(NodePhase::Failed) else {
+            return text(self.root).unwrap_or("no message").to_owned();
+        };
+        let mut message = format!("{}{}", self.named(leaf), text(leaf).unwrap_or("no message"));
+        let attempts = attempts(leaf);
+        if attempts > 1 {
+            message = format!("{message} (attempt {attempts})");
+        }
+        // Stopped, out of time: said where nothing below says it.
+        match text(self.root) {
+            Some(why) if text(leaf).is_none() => format!("{message}: {why}"),
+            Some(_) | None => message,
+        }
+    }
+
+    fn progress(&self) -> String {
+        let running = self.leaves.iter().find(|n| n.node_phase() == NodePhase::Running);
+        let Some(leaf) = running else {
+            return match self.last(NodePhase::Failed) {
+                Some(failed) => format!("is tried again, after: {}", text(failed).unwrap_or("no message")),
+                None => String::new(),
+            };
+        };
+        if leaf.type_ == "Suspend" {
+            return format!(
+                "waits for an approval: {} is suspended until someone resumes it in the workflow",
+                leaf.display_name
+            );
+        }
+        let attempts = attempts(leaf);
+        let again = (attempts > 1).then(|| {
+            let before = self
+                .last(NodePhase::Failed)
+                .and_then(text)
+                .unwrap_or("no message");
+            format!("attempt {attempts} after: {before}")
+        });
+        let said: Vec<&str> = text(leaf).into_iter().chain(again.as_deref()).collect();
+        if said.is_empty() {
+            return self.named(leaf).trim_end_matches(": ").to_owned();
+        }
+        format!("{}{}", self.named(leaf), said.join(", "))
+    }
+
+    fn last(&self, phase: NodePhase) -> Option<&'a NodeStatus> {
+        let ended = self.leaves.iter().filter(|n| n.node_phase() == phase);
+        ended
+            .max_by(|a, b| {
+                let key = |n: &NodeStatus| (n.finished_at.clone(), attempt(&n.name));
+                key(a).cmp(&key(b))
+            })
+            .copied()
+    }
+
+    /// Which step of the template, if there are several.
+    fn named(&self, leaf: &NodeStatus) -> String {
+        let (plain, _) = split_attempt(&leaf.name);
+        if plain == self.root.name {
+            return String::new();
+        }
+        let (name, _) = split_attempt(&leaf.display_name);
+        format!("{name}: ")
+    }
+}
+
+/// How often it was begun.
+fn attempts(leaf: &NodeStatus) -> u32 {
+    attempt(&leaf.name).map_or(1, |n| n.saturating_add(1))
+}
+
+fn text(node: &NodeStatus) -> Option<&str> {
+    node.message.as_deref().filter(|m| !m.is_empty())
+}
+
+/// The number of an attempt, which Argo adds to the name: `name(0)`.
+fn attempt(name: &str) -> Option<u32> {
+    split_attempt(name).1
+}
+
+fn split_attempt(name: &str) -> (&str, Option<u32>) {
+    let parts = name.strip_suffix(')').and_then(|n| n.rsplit_once('('));
+    match parts.and_then(|(plain, number)| Some((plain, number.parse().ok()?))) {
+        Some((plain, number)) => (plain, Some(number)),
+        None => (name, None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

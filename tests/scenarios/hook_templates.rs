@@ -1,0 +1,260 @@
+//! Hooks that are WorkflowTemplates: the real workflow controller runs them, and a stand-in kubelet says how their pods die.
+
+use openshift_upgrade_operator::api::{UpgradeJob, upgrade_job::HookState};
+use serde_json::{Value, json};
+
+use crate::harness::{
+    NAMESPACE, assert_succeeded, condition, desired, failure, has, is_installed, kubelet,
+    objects::{hold_night, job},
+    scenario, status, until,
+};
+
+/// Runs a pod that dies as the argument `attempts` says, then one for each pool or event.
+fn template() -> Value {
+    let secure = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "WorkflowTemplate",
+        "metadata": {"name": "dying", "namespace": NAMESPACE},
+        "spec": {
+            "entrypoint": "flow",
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+            "arguments": {"parameters": [{"name": "greeting", "value": "hello"}]},
+            "templates": [
+                {"name": "flow",
+                 "inputs": {"parameters": [{"name": "attempts", "value": "0"}, {"name": "event"}, {"name": "job"}]},
+                 "steps": [[{"name": "pod", "template": "pod", "arguments": {"parameters": [
+                    {"name": "attempts", "value": "{{inputs.parameters.attempts}}"},
+                    {"name": "event", "value": "{{inputs.parameters.event}}"},
+                    {"name": "job", "value": "{{inputs.parameters.job}}"},
+                 ]}}]]},
+                {"name": "pod",
+                 "inputs": {"parameters": [{"name": "attempts"}, {"name": "event"}, {"name": "job"}]},
+                 "metadata": {"annotations": {
+                    kubelet::ATTEMPTS: "{{inputs.parameters.attempts}}",
+                    "scenario/event": "{{inputs.parameters.event}}",
+                    "scenario/job": "{{inputs.parameters.job}}",
+                    "scenario/greeting": "{{workflow.parameters.greeting}}",
+                 }},
+                 "container": {"image": "localhost/hook:1", "command": ["hook"], "securityContext": secure}},
+            ],
+        },
+    })
+}
+
+fn hook(name: &str, events: &[&str], policy: &str, attempts: &str) -> Value {
+    json!({
+        "apiVersion": "managedupgrade.appuio.io/v1beta1",
+        "kind": "UpgradeJobHook",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "events": events,
+            "failurePolicy": policy,
+            "templateRef": {"name": "dying", "arguments": [{"name": "attempts", "value": attempts}]},
+        },
+    })
+}
+
+fn without_template(mut hook: Value) -> Value {
+    hook["spec"]["templateRef"]["name"] = json!("gone");
+    hook
+}
+
+/// `<hook>@<event>[/<pool>]=<state>` of all that was tracked.
+fn tracked(job: &UpgradeJob) -> Vec<String> {
+    let all = status(job).hook_tracker;
+    all.iter()
+        .map(|t| {
+            let pool = if t.tracking_key.is_empty() {
+                String::new()
+            } else {
+                format!("/{}", t.tracking_key)
+            };
+            format!(
+                "{}@{}{pool}={:?}",
+                t.upgrade_job_hook,
+                t.hook_event.as_str(),
+                t.status
+            )
+        })
+        .collect()
+}
+
+fn phase_of(workflow: &kube::api::DynamicObject) -> &str {
+    workflow.data["status"]["phase"].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn hooks_of_templates_run_in_the_workflow_and_survive_what_a_drain_does() {
+    scenario(&[], async |s| {
+        s.create(&template()).await;
+        // As an eviction does it; then all is well.
+        s.create(&hook("evicted", &["Start"], "Abort", "143,137,0")).await;
+        // As a pod that is deleted before anyone has seen it end.
+        s.create(&hook("deleted", &["UpgradeComplete"], "Abort", "deleted,0"))
+            .await;
+        s.create(&hook("broken", &["Start"], "Ignore", "3,0")).await;
+        s.create(&hook("pool", &["MachineConfigPoolUnpause"], "Abort", "143,0"))
+            .await;
+        s.create(&hook("last", &["Success", "Failure", "Finish"], "Abort", "1"))
+            .await;
+        s.create(&without_template(hook("missing", &["Start"], "Ignore", "0")))
+            .await;
+        let config = json!({"machineConfigPools": hold_night("1s", None)});
+        s.create(&job("j", Some("4.18.5"), config)).await;
+        let done = s.until_over("j").await;
+        assert_succeeded(&done);
+        assert!(is_installed(&s.cluster_version().await, "4.18.5"));
+        assert_eq!(
+            tracked(&done),
+            [
+                "broken@Start=Failed",
+                "deleted@UpgradeComplete=Complete",
+                "evicted@Start=Complete",
+                "last@Finish=Failed",
+                "last@Success=Failed",
+                "missing@Start=Failed",
+                "pool@MachineConfigPoolUnpause/x-app-night=Complete",
+            ]
+        );
+        let message = |hook: &str| -> String {
+            let mut all = status(&done).hook_tracker;
+            all.retain(|t| t.upgrade_job_hook == hook);
+            all.remove(0).message
+        };
+        assert_eq!(
+            message("broken"),
+            "step hook-start-broken of workflow j-run-1: pod: main: Error (exit code 3)"
+        );
+        assert!(
+            message("missing").contains("there is no WorkflowTemplate gone"),
+            "{}",
+            message("missing")
+        );
+        assert_eq!(
+            condition(&done, "HooksRunnable"),
+            "HooksRunnable=False/HookNotRunnable"
+        );
+        let workflow = s
+            .until_workflow("j-run-1", "has ended", |w| phase_of(w) != "Running")
+            .await;
+        assert_eq!(
+            phase_of(&workflow),
+            "Succeeded",
+            "{:#}",
+            workflow.data["status"]["message"]
+        );
+        environments_and_parameters(s, &workflow).await;
+    })
+    .await;
+}
+
+/// What the pods were given.
+async fn environments_and_parameters(s: &crate::harness::Scenario, workflow: &kube::api::DynamicObject) {
+    let maps = s.dynamic("v1", "ConfigMap");
+    let map = maps
+        .get("j-run-1.hook-unpause-x-app-night-pool.x-app-night")
+        .await;
+    let map = map.expect("the environment of the hook of the pool");
+    let data = &map.data["data"];
+    assert_eq!(data["EVENT_NAME"], "\"MachineConfigPoolUnpause\"");
+    assert_eq!(data["EVENT_pool"], "\"x-app-night\"");
+    assert_eq!(data["JOB_spec_desiredVersion_version"], "\"4.18.5\"");
+    assert_eq!(map.metadata.owner_references.unwrap()[0].kind, "UpgradeJob");
+    let nodes = workflow.data["status"]["nodes"].as_object().unwrap();
+    let pod = nodes
+        .values()
+        .find(|n| n["type"] == "Pod" && n["name"].as_str().unwrap().contains("run-hook-unpause"))
+        .expect("a pod of the hook of the pool");
+    let given = |name: &str| {
+        let all = pod["inputs"]["parameters"].as_array().unwrap();
+        let found = all.iter().find(|p| p["name"] == name).unwrap();
+        serde_json::from_str::<Value>(found["value"].as_str().unwrap()).unwrap()
+    };
+    assert_eq!(given("event")["pool"], "x-app-night");
+    assert_eq!(given("event")["name"], "MachineConfigPoolUnpause");
+    assert_eq!(given("job")["metadata"]["name"], "j");
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_hook_of_a_template_that_truly_fails_ends_the_job_and_the_hooks_of_the_end_run() {
+    scenario(&[], async |s| {
+        s.create(&template()).await;
+        s.create(&hook("strict", &["Start"], "Abort", "3,0")).await;
+        // Still runs when the other one fails: it must not keep the exit part waiting.
+        s.create(&hook("slow", &["Start"], "Ignore", "runs")).await;
+        s.create(&hook("last", &["Failure"], "Ignore", "143,0")).await;
+        s.create(&job("j", Some("4.18.5"), json!({}))).await;
+        let failed = s.until_over("j").await;
+        let message = failure(&failed, "HookFailed");
+        assert!(
+            message.contains("hook strict failed: step hook-start-strict of workflow j-run-1: pod: main: Error (exit code 3)"),
+            "{message}"
+        );
+        assert_eq!(desired(&s.cluster_version().await), None);
+        s.until_job("j", "has run its hook of Failure", |j| {
+            tracked(j).contains(&"last@Failure=Complete".to_owned())
+        })
+        .await;
+        let failed = s.job("j").await;
+        assert!(tracked(&failed).contains(&"slow@Start=Failed".to_owned()), "{:?}", tracked(&failed));
+        s.until_workflow("j-run-1", "has failed", |w| phase_of(w) == "Failed").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_hook_whose_template_is_missing_fails_the_job_when_it_is_made() {
+    scenario(&[], async |s| {
+        s.create(&without_template(hook("strict", &["Start"], "Abort", "0")))
+            .await;
+        let mut early = job("j", Some("4.18.5"), json!({}));
+        early["spec"]["startAfter"] = json!(crate::harness::objects::in_seconds(3_000));
+        s.create(&early).await;
+        let failed = s
+            .until_job("j", "has failed", |j| has(j, "Failed").is_some())
+            .await;
+        let message = failure(&failed, "HookFailed");
+        assert!(
+            message.contains(
+                "hook strict cannot be run: there is no WorkflowTemplate gone in namespace openshift-upgrade"
+            ),
+            "{message}"
+        );
+        assert!(has(&failed, "Started").is_none());
+    })
+    .await;
+}
+
+/// A template that Argo refuses takes nothing with it but its own hook.
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_template_that_argo_refuses_costs_its_hook_and_not_the_upgrade() {
+    scenario(&[], async |s| {
+        let mut template = template();
+        template["spec"]["templates"][0]["steps"][0][0]["arguments"]["parameters"][0]["value"] =
+            json!("{{steps.nothing.outputs.result}}");
+        s.create(&template).await;
+        s.create(&hook("refused", &["Start"], "Ignore", "0")).await;
+        s.create(&job("j", Some("4.18.5"), json!({}))).await;
+        let done = s.until_over("j").await;
+        assert_succeeded(&done);
+        let entry = status(&done).hook_tracker.remove(0);
+        assert_eq!(entry.status, HookState::Failed);
+        assert!(
+            entry.message.contains("refused workflow j-run-1"),
+            "{}",
+            entry.message
+        );
+        assert_eq!(status(&done).workflow.as_ref().unwrap().name, "j-run-2");
+        until("the second workflow has succeeded", async || {
+            let all = s.workflows().await;
+            all.iter().any(|w| phase_of(w) == "Succeeded").then_some(())
+        })
+        .await;
+    })
+    .await;
+}
