@@ -95,21 +95,46 @@ build_openshift-api() {
         "$mco"/*_machineconfigs.crd.yaml
 }
 
-# Debian's binary out of its package. Installing it would start services and pull in
-# a user interface; building Prometheus from source takes longer than all else.
-build_prometheus() {
-    local out=$1 work=$1.src package
-    package=$(<"$TESTBED_ROOT/modules/prometheus/package")
-    mkdir -p "$work"
-    cd "$work"
+# extract_package MODULE DIRECTORY: the files of the module's package of Debian's. Installing it would start services
+# and pull in a user interface; building Prometheus from source takes longer than all else.
+extract_package() {
+    local package
+    package=$(<"$TESTBED_ROOT/modules/$1/package")
+    mkdir -p "$2"
+    cd "$2"
     if ! apt-get download -qq "$package" 2>/dev/null; then
         ((EUID == 0)) || fail "as root, update the package lists first: apt-get update"
         apt-get update -qq
         apt-get download -qq "$package"
     fi
     dpkg-deb --extract ./*.deb .
+    rm ./*.deb
+}
+
+build_prometheus() {
+    local out=$1 work=$1.src
+    extract_package prometheus "$work"
     install -m 755 usr/bin/prometheus "$out/"
     cd /
+    rm -rf "$work"
+}
+
+# What the templates of hooks talk to: Alertmanager, with the files that it looks for, and kinds of Argo CD and OpenShift.
+build_hook-library() {
+    local out=$1 work=$1.src machine config applications
+    extract_package hook-library "$work"
+    mkdir -p "$out/alertmanager/usr/bin" "$out/alertmanager/usr/share/prometheus"
+    cp usr/bin/prometheus-alertmanager "$out/alertmanager/usr/bin/"
+    cp -R usr/share/prometheus/alertmanager "$out/alertmanager/usr/share/prometheus/"
+    cd "$TESTBED_ROOT/modules/hook-library"
+    config=$(module_cache_dir "$OPENSHIFT_MODULE")/config/v1/zz_generated.crd-manifests
+    machine=$(module_cache_dir "$OPENSHIFT_MODULE")/machine/v1beta1/zz_generated.crd-manifests
+    applications=$(module_cache_dir github.com/argoproj/argo-cd/v3)/manifests/crds
+    crds_to_json "$out/crds" \
+        "$applications"/application-crd.yaml \
+        "$config"/*_consoles.crd.yaml \
+        "$machine"/*_machines-Default.crd.yaml \
+        "$machine"/*_machinesets-Default.crd.yaml
     rm -rf "$work"
 }
 
