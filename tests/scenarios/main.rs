@@ -13,6 +13,7 @@
 
 mod bad_input;
 mod crashes;
+mod drains;
 mod failures;
 mod fuzz;
 mod harness;
