@@ -86,15 +86,18 @@ impl CallError {
         let causes = status.details.iter().flat_map(|d| &d.causes);
         let of_budget = causes
             .filter(|c| c.reason == "DisruptionBudget")
-            .map(|c| c.message.as_str());
-        let said = of_budget
-            .chain([status.message.as_str()])
-            .next()
-            .unwrap_or_default();
+            .map(|c| &c.message);
+        if let Some(said) = of_budget.into_iter().next() {
+            return Some(said.clone());
+        }
+        let said = &status.message;
+        // A webhook with side effects cannot be asked what it would say; it is not against anything.
+        let is_not_asked = said.contains("does not support dry run");
         let is_ours = status.code == 403 && said.contains(" cannot create resource \"pods/eviction\"");
-        let is_answer = (400..500).contains(&status.code) && status.code != 401;
+        // Not 429 without a budget: that is an API server under load.
+        let is_answer = [400, 403, 422].contains(&status.code);
         let is_webhook = said.contains("failed calling webhook");
-        ((is_answer && !is_ours) || is_webhook).then(|| said.to_owned())
+        (((is_answer && !is_ours) || is_webhook) && !is_not_asked).then(|| said.clone())
     }
 
     /// What the API server said, where it refuses what was to be written and would again: the object is wrong, or a
@@ -199,6 +202,54 @@ mod tests {
             attempt: "write".to_owned(),
             source: Box::new(kube::Error::Api(Box::new(status))),
         }
+    }
+
+    #[rstest]
+    #[case::by_a_webhook(403, "admission webhook \"guard\" denied the request: not at night", true)]
+    #[case::by_a_webhook_that_is_away(
+        500,
+        "Internal error occurred: failed calling webhook \"guard\": timeout",
+        true
+    )]
+    #[case::several_budgets(500, "This pod has more than one PodDisruptionBudget", false)]
+    #[case::a_webhook_that_cannot_be_asked(
+        400,
+        "admission webhook \"guard\" does not support dry run",
+        false
+    )]
+    #[case::no_right(
+        403,
+        "pods \"x\" is forbidden: User \"o\" cannot create resource \"pods/eviction\"",
+        false
+    )]
+    #[case::an_api_server_under_load(429, "too many requests, please try again later", false)]
+    #[case::nobody_we_know(401, "Unauthorized", false)]
+    fn an_eviction_is_refused_by_what_is_against_it(
+        #[case] code: u16,
+        #[case] said: &str,
+        #[case] refused: bool,
+    ) {
+        let expected = refused.then(|| said.to_owned());
+        assert_eq!(answer(code, said).refused_eviction(), expected);
+    }
+
+    #[test]
+    fn a_budget_says_itself_why_it_refuses_an_eviction() {
+        let CallError::Kube { attempt, source } = answer(429, "Cannot evict pod") else {
+            panic!("an answer");
+        };
+        let kube::Error::Api(mut status) = *source else {
+            panic!("a status");
+        };
+        status.details = serde_json::from_value(serde_json::json!({"causes": [
+            {"reason": "DisruptionBudget", "message": "The disruption budget db needs 2 healthy pods and has 2 currently"}]}))
+        .unwrap();
+        let source = Box::new(kube::Error::Api(status));
+        let said = CallError::Kube { attempt, source }.refused_eviction();
+        assert_eq!(
+            said.as_deref(),
+            Some("The disruption budget db needs 2 healthy pods and has 2 currently")
+        );
     }
 
     #[rstest]
