@@ -196,7 +196,7 @@ async fn what_is_wrong_with_a_backup_is_said() {
     ended.3.failed(
         4,
         &[
-            "etcd is not backed up after 4s",
+            "etcd is not backed up by the deadline of 4s",
             "is on no node",
             "nodes are available",
         ],
