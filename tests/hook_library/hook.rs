@@ -50,6 +50,8 @@ pub struct Hook {
     event: Event,
     job: UpgradeJob,
     arguments: BTreeMap<&'static str, String>,
+    /// Variables that the cluster would set.
+    variables: BTreeMap<&'static str, String>,
 }
 
 impl Hook {
@@ -87,12 +89,19 @@ impl Hook {
             event,
             job,
             arguments: BTreeMap::new(),
+            variables: BTreeMap::new(),
         }
     }
 
     /// With an argument.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.arguments.insert(name, value.into());
+        self
+    }
+
+    /// With another value of a variable that the cluster sets.
+    pub fn with_variable(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.insert(name, value.into());
         self
     }
 
@@ -103,6 +112,8 @@ impl Hook {
         for container in templates.iter_mut().filter_map(|t| t.get_mut("container")) {
             let list = container["env"].as_array_mut().unwrap();
             list.extend(variables.iter().map(|v| serde_json::to_value(v).unwrap()));
+            let others = self.variables.iter();
+            list.extend(others.map(|(name, value)| json!({"name": name, "value": value})));
         }
         for leaf in templates.iter_mut().filter(|t| t.get("container").is_some()) {
             leaf["retryStrategy"] = json!({

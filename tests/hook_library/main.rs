@@ -15,6 +15,7 @@
 )]
 
 mod alerts;
+mod api_server;
 mod approval;
 mod argocd;
 mod backup;
