@@ -16,6 +16,7 @@
 mod example;
 mod story;
 mod testbed;
+mod troubled_hooks;
 
 use std::time::Duration;
 

@@ -336,6 +336,18 @@ impl Testbed {
         .await;
     }
 
+    /// Deletes the Job of a hook, as a person does.
+    pub async fn delete_hook_job(&self, hook: &str) {
+        let of_hook = ListParams::default().labels(&format!("{}={hook}", labels::HOOK));
+        let jobs = self.ours::<Job>().list(&of_hook).await.unwrap().items;
+        assert_eq!(jobs.len(), 1, "Jobs of hook {hook}");
+        let deletion = DeleteParams::background();
+        self.ours::<Job>()
+            .delete(&jobs[0].name_any(), &deletion)
+            .await
+            .unwrap();
+    }
+
     /// Pods of hooks.
     pub async fn hook_pods(&self) -> Vec<Pod> {
         let of_jobs = ListParams::default().labels("batch.kubernetes.io/job-name");
