@@ -16,6 +16,7 @@ mod any_step;
 mod documented;
 mod ending;
 mod failed;
+mod next_hooks;
 mod night;
 mod pins;
 #[path = "../support/simulated.rs"]
