@@ -22,7 +22,7 @@ fn applications(cluster: &Cluster) -> Api<DynamicObject> {
 }
 
 /// Applications of a test by name, with this `syncPolicy`.
-async fn make(cluster: &Cluster, test: &str, all: &[(&str, Value)]) {
+pub async fn make(cluster: &Cluster, test: &str, all: &[(&str, Value)]) {
     for (name, policy) in all {
         let mut application = json!({
             "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
@@ -41,7 +41,7 @@ async fn make(cluster: &Cluster, test: &str, all: &[(&str, Value)]) {
 }
 
 /// By name: `syncPolicy` and our annotation.
-async fn state(cluster: &Cluster, test: &str) -> BTreeMap<String, (Value, Option<String>)> {
+pub async fn state(cluster: &Cluster, test: &str) -> BTreeMap<String, (Value, Option<String>)> {
     let of_test = ListParams::default().labels(&format!("test={test}"));
     let all = applications(cluster).list(&of_test).await.unwrap();
     let describe = |a: DynamicObject| {

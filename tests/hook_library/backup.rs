@@ -41,10 +41,10 @@ tar -czf "$1/static_kuberesources_$stamp.tar.gz" -C /etc passwd
 "#;
 
 /// The folder that is the node's file system for the pod.
-struct Node(TempDir);
+pub struct Node(TempDir);
 
 impl Node {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let from = format!("{}/.", Cluster::file("hook-library/root").display());
         command("cp", &["-a", &from, &folder.path().display().to_string()]);
@@ -67,14 +67,19 @@ impl Node {
         fs::write(path, text).unwrap();
     }
 
+    /// Where it is.
+    pub fn root(&self) -> String {
+        self.0.path().display().to_string()
+    }
+
     fn hook(&self, uid: &str) -> Hook {
         Hook::new("etcd-backup", HookEvent::Start, uid)
-            .with("root", self.0.path().display().to_string())
+            .with("root", self.root())
             .with("node", "real-0")
     }
 
     /// Names of the folders of backups.
-    fn backups(&self) -> BTreeSet<String> {
+    pub fn backups(&self) -> BTreeSet<String> {
         let entries = fs::read_dir(self.path(DIRECTORY)).unwrap();
         entries
             .map(|e| e.unwrap().file_name().into_string().unwrap())

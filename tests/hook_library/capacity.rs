@@ -21,7 +21,7 @@ fn api(cluster: &Cluster, kind: &str) -> Api<DynamicObject> {
     cluster.dynamic("machine.openshift.io", "v1beta1", kind, WHERE)
 }
 
-async fn make(cluster: &Cluster, name: &str, replicas: i64, annotations: Value) {
+pub async fn make(cluster: &Cluster, name: &str, replicas: i64, annotations: Value) {
     cluster
         .make(json!({
             "apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineSet",
@@ -35,7 +35,7 @@ async fn make(cluster: &Cluster, name: &str, replicas: i64, annotations: Value) 
     set_ready(cluster, name, replicas).await;
 }
 
-async fn set_ready(cluster: &Cluster, name: &str, ready: i64) {
+pub async fn set_ready(cluster: &Cluster, name: &str, ready: i64) {
     let status = json!({"status": {"replicas": ready, "readyReplicas": ready}});
     api(cluster, "MachineSet")
         .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
@@ -44,7 +44,7 @@ async fn set_ready(cluster: &Cluster, name: &str, ready: i64) {
 }
 
 /// Its replicas, and our annotation.
-async fn state(cluster: &Cluster, name: &str) -> (i64, Option<String>) {
+pub async fn state(cluster: &Cluster, name: &str) -> (i64, Option<String>) {
     let set = api(cluster, "MachineSet").get(name).await.unwrap();
     let replicas = set.data["spec"]["replicas"].as_i64().unwrap();
     (replicas, set.annotations().get(ANNOTATION).cloned())

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams},
+    core::NamespaceResourceScope,
 };
 use serde_json::{Value, json};
 
@@ -73,6 +74,14 @@ impl Cluster {
 
     pub fn workflows(&self) -> Api<DynamicObject> {
         self.dynamic("argoproj.io", "v1alpha1", "Workflow", NAMESPACE)
+    }
+
+    /// Objects of a kind of ours.
+    pub fn ours<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
     pub fn pods(&self, namespace: &str) -> Api<Pod> {

@@ -9,9 +9,17 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::hook::{documents, folder, templates};
+use openshift_upgrade_operator::engine::{
+    Engine, Templates,
+    argo::Argo,
+    native::{Lookup, TemplateKey},
+};
 
-const DOCUMENT: &str = include_str!("../../docs/hook-library.md");
+use crate::{
+    document,
+    hook::{documents, folder, templates},
+};
+
 const IMAGE: &str = "image-registry.openshift-image-registry.svc:5000/openshift/tools:latest";
 
 /// Names of the templates: all files of the folder but the two that are none.
@@ -187,22 +195,13 @@ fn every_script_parses() {
     }
 }
 
-/// The sections of the document, by the template that is their heading.
-fn sections() -> BTreeMap<String, &'static str> {
-    let parts = DOCUMENT.split("\n## `").skip(1);
-    let sections = parts.filter_map(|p| p.split_once('`'));
-    sections
-        .map(|(name, text)| (name.to_owned(), text.split("\n## ").next().unwrap()))
-        .collect()
-}
-
 #[test]
 fn each_template_is_documented_with_all_its_parameters() {
-    let sections = sections();
+    let sections = document::sections();
     assert_eq!(sections.keys().cloned().collect::<BTreeSet<_>>(), names());
     for (name, text) in &sections {
         assert!(
-            DOCUMENT.contains(&format!("| [`{name}`](#{name}) |")),
+            document::TEXT.contains(&format!("| [`{name}`](#{name}) |")),
             "{name} is not in the table"
         );
         let documented: BTreeSet<&str> = text
@@ -224,31 +223,13 @@ fn each_template_is_documented_with_all_its_parameters() {
 }
 
 #[test]
-fn each_example_uses_its_template_as_it_is() {
-    for (name, text) in sections() {
-        let block = text
-            .split("```yaml\n")
-            .nth(1)
-            .and_then(|rest| rest.split("```").next());
-        let hook: Value =
-            serde_yaml::from_str(block.unwrap_or_else(|| panic!("{name} has no example"))).unwrap();
-        assert_eq!(hook["kind"], "UpgradeJobHook", "{name}");
-        let used = &hook["spec"]["templateRef"];
-        assert_eq!(used["name"], json!(name));
-        let arguments = used["arguments"].as_array().cloned().unwrap_or_default();
-        let given: BTreeSet<&str> = arguments.iter().map(|a| a["name"].as_str().unwrap()).collect();
-        let parameters = parameters(&name);
-        for argument in &given {
-            assert!(
-                parameters.contains_key(*argument),
-                "{name} has no parameter {argument}"
-            );
-        }
-        for (parameter, default) in &parameters {
-            assert!(
-                default.is_some() || given.contains(parameter.as_str()),
-                "{name}: {parameter} is missing"
-            );
-        }
+fn each_example_is_a_hook_that_argo_can_run() {
+    for (name, example) in document::examples() {
+        let of = TemplateKey::of(example.spec.template_ref.as_ref().unwrap());
+        assert_eq!(of.to_string(), format!("WorkflowTemplate {name}"));
+        let file = documents(&format!("{name}.yaml"));
+        let template = file.iter().find(|d| d["kind"] == "WorkflowTemplate").unwrap();
+        let templates = Templates([(of, Lookup::Found(template["spec"].clone()))].into());
+        assert_eq!(Argo.problem_of(&example, &templates), None, "{name}");
     }
 }
