@@ -100,6 +100,36 @@ async fn nodes_are_added_once_waited_for_and_removed_even_if_the_hook_is_killed(
 
 #[tokio::test]
 #[ignore = "needs the test cluster: tests/run"]
+async fn a_machine_set_that_somebody_else_changes_at_the_same_time_is_read_again() {
+    let cluster = Cluster::ready().await;
+    make(&cluster, "busy", 1, json!({})).await;
+    let hook = add("busy");
+    let run = hook.start(&cluster).await;
+    // Without a pause: the hook needs longer between its read and its write.
+    let machine_sets = api(&cluster, "MachineSet");
+    let busy = tokio::spawn(async move {
+        for changes in 1.. {
+            let change = json!({"metadata": {"annotations": {"changes": changes.to_string()}}});
+            let merge = Patch::Merge(&change);
+            machine_sets
+                .patch("busy", &PatchParams::default(), &merge)
+                .await
+                .unwrap();
+        }
+    });
+    run.says("(Conflict)").await;
+    busy.abort();
+    run.says("1 added to 1").await;
+    set_ready(&cluster, "busy", 2).await;
+    run.end().await.succeeded();
+    assert_eq!(
+        state(&cluster, "busy").await,
+        (2, Some(r#"{"before":1,"added":1}"#.to_owned()))
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs the test cluster: tests/run"]
 async fn what_somebody_did_to_the_count_meanwhile_is_kept() {
     let cluster = Cluster::ready().await;
     // Before 2, one was added; then somebody made it this many; so many are left.
