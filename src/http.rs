@@ -82,6 +82,7 @@ mod tests {
             vec![Family {
                 name: "a",
                 help: "An a.",
+                type_: metrics::Type::Gauge,
                 series: vec![Series {
                     labels: vec![("b", "c".to_owned())],
                     value: 1.0,

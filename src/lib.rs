@@ -11,6 +11,7 @@ pub mod controller;
 mod documentation;
 pub mod drain;
 pub mod engine;
+pub mod force_drain;
 pub mod health;
 pub mod hooks;
 pub mod http;

@@ -34,6 +34,9 @@ enum Command {
     NextRuns(cli::next_runs::Args),
     /// Show what manifests will do, in simulated time: no cluster is needed.
     Rehearse(cli::rehearse::Args),
+    /// Evaluate a podJQSelector: the operator starts this by itself.
+    #[command(hide = true)]
+    SelectPods,
     /// Act as OpenShift's operators on a test cluster.
     SimulateOpenshift(cli::simulate_openshift::SimulateOpenshift),
 }
@@ -80,6 +83,7 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
         Command::Crds(args) => cli::crds::run(&args).map_err(|e| e.to_string())?,
         Command::NextRuns(args) => cli::next_runs::run(&args).map_err(|e| e.to_string())?,
         Command::Rehearse(args) => return cli::rehearse::run(&args).map_err(|e| e.to_string()),
+        Command::SelectPods => cli::select_pods::run().map_err(|e| e.to_string())?,
         Command::Render(args) => cli::render::run(&args).map_err(|e| e.to_string())?,
     }
     Ok(ExitCode::SUCCESS)
@@ -99,7 +103,7 @@ fn start_logs(format: LogFormat, command: &Command) {
         Command::Run(_) | Command::SimulateOpenshift(_) => "info",
         // What the simulated operator logs is no answer.
         Command::Rehearse(_) => "off",
-        Command::Crds(_) | Command::NextRuns(_) | Command::Render(_) => "warn",
+        Command::Crds(_) | Command::NextRuns(_) | Command::Render(_) | Command::SelectPods => "warn",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let colours = std::io::stderr().is_terminal();

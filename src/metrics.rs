@@ -9,7 +9,7 @@ use std::fmt;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric, text},
-    metrics::{MetricType, gauge::ConstGauge},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry::Registry,
 };
 
@@ -23,8 +23,19 @@ pub struct Family {
     pub name: &'static str,
     /// What its value means, one sentence with a full stop.
     pub help: &'static str,
+    /// How its value moves.
+    pub type_: Type,
     /// Its series.
     pub series: Vec<Series>,
+}
+
+/// How the value of a metric moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Up and down.
+    Gauge,
+    /// Up, from 0 at the start of the process. `_total` is added to the name.
+    Counter,
 }
 
 /// One value of a metric.
@@ -47,10 +58,24 @@ impl<F> fmt::Debug for Gauges<F> {
 
 impl<F: Fn() -> Vec<Family> + Send + Sync + 'static> Collector for Gauges<F> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for Family { name, help, series } in (self.0)() {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for family in (self.0)() {
+            let Family {
+                name,
+                help,
+                type_,
+                series,
+            } = family;
+            let metric_type = match type_ {
+                Type::Gauge => MetricType::Gauge,
+                Type::Counter => MetricType::Counter,
+            };
+            let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
             for Series { labels, value } in series {
-                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+                let encoder = family.encode_family(&labels)?;
+                match type_ {
+                    Type::Gauge => ConstGauge::new(value).encode(encoder)?,
+                    Type::Counter => ConstCounter::new(value).encode(encoder)?,
+                }
             }
         }
         Ok(())
@@ -91,11 +116,13 @@ mod tests {
                 Family {
                     name: "a_timestamp_seconds",
                     help: "When it is.",
+                    type_: Type::Gauge,
                     series: vec![series("stable-4.15", 1_670_162_400.0), series("a \"b\"\n", 1.5)],
                 },
                 Family {
                     name: "nothing",
                     help: "There is none.",
+                    type_: Type::Gauge,
                     series: Vec::new(),
                 },
             ]

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, tz::TimeZone};
 
-use crate::{api::upgrade_job::EngineChoice, schedule::Zones};
+use crate::{api::upgrade_job::EngineChoice, controller::pod_selector::PodSelector, schedule::Zones};
 
 /// The operator's settings.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct Settings {
     pub retrieval_grace: SignedDuration,
     /// How long a release may be rejected because of failed preconditions.
     pub precondition_grace: SignedDuration,
+    /// Who evaluates `podJQSelector` of a NodeForceDrain.
+    pub pod_selector: PodSelector,
     /// From how long a drain takes on it is told which pods are in its way.
     pub drain_report_after: SignedDuration,
     /// How long a watch stays open before it is renewed.
@@ -59,6 +61,7 @@ impl Settings {
             default_hook_deadline: None,
             retrieval_grace: SignedDuration::from_mins(30),
             precondition_grace: SignedDuration::from_mins(10),
+            pod_selector: PodSelector::Here,
             drain_report_after: SignedDuration::from_mins(5),
             watch_timeout: Self::WATCH_TIMEOUT,
             heartbeat: Self::HEARTBEAT,

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::api::{
-    UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow, cluster_version::ClusterVersion,
+    NodeForceDrain, UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
+    cluster_version::ClusterVersion,
 };
 
 /// Kinds of ours that the operator reads.
@@ -17,6 +18,7 @@ use crate::api::{
 #[allow(missing_docs)]
 pub enum Kind {
     ClusterVersion,
+    NodeForceDrain,
     UpgradeConfig,
     UpgradeJob,
     UpgradeJobHook,
@@ -29,6 +31,7 @@ impl Kind {
         let name = K::kind(&());
         let all = [
             Self::ClusterVersion,
+            Self::NodeForceDrain,
             Self::UpgradeConfig,
             Self::UpgradeJob,
             Self::UpgradeJobHook,
@@ -41,6 +44,7 @@ impl Kind {
     pub fn resource(self) -> ApiResource {
         match self {
             Self::ClusterVersion => ApiResource::erase::<ClusterVersion>(&()),
+            Self::NodeForceDrain => ApiResource::erase::<NodeForceDrain>(&()),
             Self::UpgradeConfig => ApiResource::erase::<UpgradeConfig>(&()),
             Self::UpgradeJob => ApiResource::erase::<UpgradeJob>(&()),
             Self::UpgradeJobHook => ApiResource::erase::<UpgradeJobHook>(&()),
@@ -52,6 +56,7 @@ impl Kind {
     pub fn problem(self, object: &Value) -> Option<String> {
         match self {
             Self::ClusterVersion => problem::<ClusterVersion>(object),
+            Self::NodeForceDrain => problem::<NodeForceDrain>(object),
             Self::UpgradeConfig => problem::<UpgradeConfig>(object),
             Self::UpgradeJob => problem::<UpgradeJob>(object),
             Self::UpgradeJobHook => problem::<UpgradeJobHook>(object),
@@ -63,6 +68,7 @@ impl Kind {
     pub fn effect(self) -> &'static str {
         match self {
             Self::ClusterVersion => "the cluster's ClusterVersion stays as it is",
+            Self::NodeForceDrain => "no pod is deleted because of it",
             Self::UpgradeConfig => "no run of it is pinned, and no job that it made starts",
             Self::UpgradeJob => "nothing is done for it; if it has the lock, no other job starts",
             Self::UpgradeJobHook => "no upgrade starts, since it may be one that is to stop it",

@@ -31,6 +31,7 @@ use super::GoDuration;
         type_ = "string",
         json_path = ".spec.podForceDeleteGracePeriod"
     ),
+    printcolumn(name = "Dry run", type_ = "boolean", json_path = ".spec.dryRun", priority = 1),
     printcolumn(
         name = "Valid",
         type_ = "string",
@@ -58,9 +59,12 @@ pub struct NodeForceDrainSpec {
     /// How long after the drain began pods are deleted, past their disruption budgets, and even where nothing
     /// will make them again. Go duration; 0 = never.
     pub node_drain_grace_period: GoDuration,
-    /// How long after a pod's own deletion time it is deleted again with a grace of 1 second. Counts only once
-    /// `nodeDrainGracePeriod` is over. Go duration; 0 = never.
+    /// How long after a pod was deleted (its deletion timestamp without its grace period) it is deleted again with a grace of
+    /// 1 second. Counts only once `nodeDrainGracePeriod` is over. Go duration; 0 = never.
     pub pod_force_delete_grace_period: GoDuration,
+    /// Only tell, by Events on the node, what would be deleted. Default false.
+    #[serde(default, skip_serializing_if = "crate::api::is_default")]
+    pub dry_run: bool,
 }
 
 impl NodeForceDrainSpec {

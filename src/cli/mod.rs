@@ -7,6 +7,7 @@ pub mod rehearse;
 pub mod render;
 pub mod review;
 pub mod run;
+pub mod select_pods;
 pub mod simulate_openshift;
 pub mod terminal;
 

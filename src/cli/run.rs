@@ -12,6 +12,7 @@ use crate::{
     clock::Clock,
     controller::{
         self, Stores,
+        pod_selector::PodSelector,
         prometheus::{Access, Asker, BadAccess},
     },
     http as server,
@@ -227,6 +228,8 @@ fn settings(args: &Args, namespace: String, identity: String) -> Result<Settings
         default_hook_deadline: args.default_hook_deadline,
         retrieval_grace: args.retrieval_grace,
         precondition_grace: args.precondition_grace,
+        // Without a path to ourselves no expression can be evaluated, and none is: the error is told.
+        pod_selector: PodSelector::Program(std::env::current_exe().unwrap_or_default()),
         drain_report_after: args.drain_report_after,
         watch_timeout: Settings::WATCH_TIMEOUT,
         heartbeat: Settings::HEARTBEAT,

@@ -16,7 +16,9 @@ mod live;
 mod live_texts;
 mod machine_config_pool;
 mod mirror;
+mod node_force_drain;
 mod peer;
+pub mod pod_selector;
 pub mod prometheus;
 mod stores;
 mod unreadable;
@@ -251,6 +253,7 @@ impl<R: Fn(Option<String>)> Watching<'_, R> {
             unreadable: unreadable::Seen::default(),
             prometheus: &mut self.prometheus,
             drains: drains::Looker::default(),
+            force_drains: node_force_drain::Memory::default(),
         };
         loop {
             let missing = ctx.not_ready();
@@ -284,6 +287,7 @@ struct Loop<'a> {
     unreadable: unreadable::Seen,
     prometheus: &'a mut Asker,
     drains: drains::Looker,
+    force_drains: node_force_drain::Memory,
 }
 
 impl Loop<'_> {
@@ -345,6 +349,13 @@ impl Loop<'_> {
         for hook in &world.hooks {
             let key = format!("UpgradeJobHook {}", hook.name_any());
             let work = async || upgrade_job_hook::reconcile(self.ctx, hook).await.map(|()| None);
+            wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
+        }
+        for force_drain in self.ctx.stores.force_drains() {
+            let key = format!("NodeForceDrain {}", force_drain.name_any());
+            let (memory, nodes) = (&mut self.force_drains, &world.nodes);
+            let work =
+                async || Box::pin(node_force_drain::reconcile(self.ctx, memory, nodes, &force_drain)).await;
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         for pool in &world.pools {

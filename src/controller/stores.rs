@@ -11,10 +11,13 @@ use kube::{
 };
 use tokio::{sync::Notify, task::JoinSet};
 
-use super::mirror::{self, Knowledge, Mirror, watch};
+use super::{
+    mirror::{self, Knowledge, Mirror, watch},
+    node_force_drain::Counts,
+};
 use crate::{
     api::{
-        UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
+        NodeForceDrain, UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
         cluster_version::ClusterVersion as ManagedClusterVersion, labels,
     },
     drain,
@@ -23,6 +26,7 @@ use crate::{
         cluster_operator::ClusterOperator,
         cluster_version::{self, ClusterVersion},
         infrastructure::Infrastructure,
+        machine::{self, MachineView},
         machine_config::{self, MachineConfig},
         machine_config_pool::MachineConfigPool,
         node::NodeView,
@@ -51,6 +55,9 @@ pub struct Stores {
     hooks: Ours<UpgradeJobHook>,
     windows: Ours<UpgradeSuspensionWindow>,
     hook_jobs: Mirror<Job>,
+    force_drains: Ours<NodeForceDrain>,
+    pub(super) forced: Counts,
+    machines: Mirror<MachineView>,
     topology: Mirror<String>,
     pub(super) workflows: Mirror<DynamicObject>,
 }
@@ -138,6 +145,7 @@ impl Stores {
             };
         }
         ours!(ManagedClusterVersion, managed_versions);
+        ours!(NodeForceDrain, force_drains);
         ours!(UpgradeConfig, configs);
         ours!(UpgradeJob, jobs);
         ours!(UpgradeJobHook, hooks);
@@ -192,6 +200,9 @@ impl Stores {
         ));
         let node = |o: Node| Some(NodeView::from(&o));
         tasks.spawn(watch(Api::all(c()), config(), stores.nodes.clone(), n(), node));
+        let machines = Api::namespaced_with(c(), machine::NAMESPACE, &machine::resource());
+        let view = |o: DynamicObject| Some(MachineView::from(&o));
+        tasks.spawn(watch(machines, config(), stores.machines.clone(), n(), view));
         let of_hooks = config().labels(labels::HOOK_JOB);
         let clear = |mut o: Job| {
             o.metadata.managed_fields = None;
@@ -232,6 +243,7 @@ impl Stores {
             ("MachineConfig", self.rendered.knowledge()),
             ("Infrastructure", self.topology.knowledge()),
             ("Workflow", self.workflows.knowledge()),
+            ("NodeForceDrain", self.force_drains.knowledge()),
         ];
         for (kind, knowledge) in needed {
             match knowledge {
@@ -256,6 +268,7 @@ impl Stores {
         let jobs = readable(self.jobs.all(), &mut unreadable);
         let hooks = readable(self.hooks.all(), &mut unreadable);
         let windows = readable(self.windows.all(), &mut unreadable);
+        readable(self.force_drains.all(), &mut unreadable);
         World {
             cluster_version: self.cluster_versions.get(cluster_version::NAME),
             operators: self.operators.all(),
@@ -280,7 +293,14 @@ impl Stores {
         let mut all = overlay::metrics(&readable(self.managed_versions.all(), &mut unreadable));
         let jobs = readable(self.jobs.all(), &mut unreadable);
         all.extend(drain::metrics(&self.nodes.all(), &jobs));
+        all.extend(self.forced.metrics());
+        all.extend(machine::metrics(self.machines.all()));
         all
+    }
+
+    /// The NodeForceDrains that can be read.
+    pub(super) fn force_drains(&self) -> Vec<NodeForceDrain> {
+        readable(self.force_drains.all(), &mut Vec::new())
     }
 
     /// The workflow of this name.

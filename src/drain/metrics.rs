@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     api::{UpgradeJob, blocker::BlockerCause},
-    metrics::{Family, Series},
+    metrics::{Family, Series, Type},
     openshift::node::NodeView,
 };
 
@@ -30,11 +30,13 @@ pub fn metrics(nodes: &[NodeView], jobs: &[UpgradeJob]) -> Vec<Family> {
         Family {
             name: "openshift_upgrade_controller_node_draining",
             help: "Whether the machine-config operator drains the node: 1 or 0.",
+            type_: Type::Gauge,
             series: draining.collect(),
         },
         Family {
             name: "openshift_upgrade_controller_drain_blocking_pods",
             help: "Pods that keep the node from being drained, as status.blockers of the UpgradeJob under way has them, by cause.",
+            type_: Type::Gauge,
             series: blocked.collect(),
         },
     ]

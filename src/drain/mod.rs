@@ -19,4 +19,4 @@ pub use cause::{Eviction, Namespace, diagnose, unexplained};
 pub use explain::{Explained, Finding, MAX_BLOCKERS, explain, merged};
 pub use metrics::metrics;
 pub use observed::{Drains, Look, Sight};
-pub use pod::{BlockingPod, Pod, Reference, is_left};
+pub use pod::{BlockingPod, Pod, Reference, is_exempt, is_left, is_over};

@@ -5,6 +5,7 @@
 pub mod cluster_operator;
 pub mod cluster_version;
 pub mod infrastructure;
+pub mod machine;
 pub mod machine_config;
 pub mod machine_config_pool;
 pub mod node;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::spec;
 use crate::{
     api::cluster_version::{ClusterVersion as ManagedClusterVersion, OverlayPreview, UpstreamSpec},
-    metrics::{Family, Series},
+    metrics::{Family, Series, Type},
     openshift::cluster_version::NAME,
 };
 
@@ -26,11 +26,13 @@ pub fn metrics(all: &[ManagedClusterVersion]) -> Vec<Family> {
         Family {
             name: "openshift_upgrade_controller_cluster_version_info",
             help: "The spec of the cluster's ClusterVersion as it is applied now, always 1.",
+            type_: Type::Gauge,
             series: info,
         },
         Family {
             name: "openshift_upgrade_controller_cluster_version_overlay_timestamp_seconds",
             help: "When an overlay is due, in seconds since 1970; the other labels say what is applied then.",
+            type_: Type::Gauge,
             series: overlays,
         },
     ]

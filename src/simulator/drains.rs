@@ -265,3 +265,135 @@ fn the_pods_of_these_scenarios_are_objects() {
     let object: DynamicObject = serde_json::from_value(pod(&json!({}))["do"]["apply"].clone()).unwrap();
     assert_eq!(object.metadata.name.as_deref(), Some("db-0"));
 }
+
+fn force(change: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "NodeForceDrain",
+        "metadata": {"name": "workers", "namespace": NAMESPACE},
+        "spec": {"nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}},
+            "nodeDrainGracePeriod": "15m", "podForceDeleteGracePeriod": "2m"},
+    });
+    json_patch::merge(&mut object, change);
+    apply(&object)
+}
+
+/// What was said on nodes: reason and text.
+async fn told_on_nodes(night: &Night) -> Vec<(String, String)> {
+    let events: Api<Event> = Api::namespaced(night.simulation.admin(), "default");
+    let all = events.list(&ListParams::default()).await.unwrap().items;
+    let of_nodes = all
+        .into_iter()
+        .filter(|e| e.regarding.as_ref().unwrap().kind.as_deref() == Some("Node"));
+    of_nodes.map(|e| (e.reason.unwrap(), e.note.unwrap())).collect()
+}
+
+#[test]
+fn a_pod_behind_a_budget_is_deleted_and_then_told_to_hurry() {
+    simulation::run(async {
+        let slow = json!({"spec": {"terminationGracePeriodSeconds": 7200}});
+        let night = Night::begin(json!([force(&json!({})), budget("db"), pod(&slow)])).await;
+        night.simulation.server.keep_log();
+        let status = night.at(20).await;
+        assert!(
+            step(&status, "await-pools").contains("blocked by PDB"),
+            "{:?}",
+            status.message
+        );
+        assert!(told_on_nodes(&night).await.is_empty(), "it is not time yet");
+        let status = night.at(50).await;
+        assert!(night.is_gone("db-0").await);
+        assert_eq!(status.phase, Some(JobPhase::Succeeded), "{:?}", status.message);
+        let told = told_on_nodes(&night).await;
+        let reasons: Vec<_> = told.iter().map(|(reason, _)| reason.as_str()).collect();
+        assert_eq!(
+            reasons,
+            ["NodeDrainDeletePod", "NodeDrainForcingPodTermination"],
+            "{told:?}"
+        );
+        let log = night.simulation.server.log();
+        let ours = log.iter().filter(|l| matches!(l.identity, Identity::Operator(_)));
+        let deletions: Vec<_> = ours.filter(|l| l.line.starts_with("DELETE ")).collect();
+        assert_eq!(deletions.len(), 2, "{deletions:?}");
+        for deletion in &deletions {
+            assert!(deletion.line.contains("/pods/db-0"), "{deletion:?}");
+            assert!(
+                deletion.body.contains("\"uid\"") && deletion.body.contains("\"resourceVersion\""),
+                "{deletion:?}"
+            );
+        }
+        let between = deletions[1].at.duration_since(deletions[0].at);
+        assert_eq!(between.as_mins(), 2);
+    })
+    .unwrap();
+}
+
+#[rstest]
+#[case::dry_run(json!({"spec": {"dryRun": true}}), "NodeDrainDeletePodDryRun", "pod shop/db-0 would be deleted past its budgets")]
+#[case::jq_says_no(json!({"spec": {"podJQSelector": ".metadata.name == \"other\""}}), "", "")]
+#[case::other_nodes(json!({"spec": {"nodeSelector": {"matchLabels": {"a": "b"}}}}), "", "")]
+#[case::switched_off(json!({"spec": {"nodeDrainGracePeriod": "0s"}}), "", "")]
+fn a_pod_that_is_not_meant_stays(#[case] change: Value, #[case] reason: &str, #[case] text: &str) {
+    simulation::run(async {
+        let night = Night::begin(json!([force(&change), budget("db"), pod(&json!({}))])).await;
+        night.at(50).await;
+        assert!(!night.is_gone("db-0").await);
+        let told = told_on_nodes(&night).await;
+        if reason.is_empty() {
+            assert!(told.is_empty(), "{told:?}");
+        } else {
+            let [(found, note)] = told.as_slice() else {
+                panic!("said once: {told:?}")
+            };
+            assert_eq!(found, reason);
+            assert!(note.contains(text), "{note}");
+        }
+    })
+    .unwrap();
+}
+
+#[rstest]
+#[case::fails_for_the_pod(
+    "error(\"no\")",
+    "pod shop/db-0 is not deleted: podJQSelector fails for it: no"
+)]
+#[case::is_no_expression(".[", "podJQSelector is no jq expression")]
+fn an_expression_that_fails_deletes_nothing_and_says_so(#[case] program: &str, #[case] text: &str) {
+    simulation::run(async {
+        let selector = json!({"spec": {"podJQSelector": program}});
+        let night = Night::begin(json!([force(&selector), budget("db"), pod(&json!({}))])).await;
+        night.at(50).await;
+        assert!(!night.is_gone("db-0").await);
+        let events: Api<Event> = Api::namespaced(night.simulation.admin(), NAMESPACE);
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let about: Vec<_> = all
+            .iter()
+            .filter(|e| e.regarding.as_ref().unwrap().kind.as_deref() == Some("NodeForceDrain"))
+            .collect();
+        assert_eq!(about.len(), 1, "said once: {about:?}");
+        assert!(about[0].note.as_ref().unwrap().contains(text), "{about:?}");
+    })
+    .unwrap();
+}
+
+#[test]
+fn namespaces_are_chosen_by_their_labels() {
+    simulation::run(async {
+        let namespace = |name: &str| {
+            apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"tier": name}}}))
+        };
+        let chosen = json!({"spec": {"namespaceSelector": {"matchLabels": {"tier": "other"}}}});
+        let other = pod(&json!({"metadata": {"namespace": "other"}}));
+        let events = json!([namespace("shop"), namespace("other"), force(&chosen), budget("db"), pod(&json!({})),
+            apply(&json!({
+                "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"namespace": "other", "name": "db"},
+                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}},
+            })), other]);
+        let night = Night::begin(events).await;
+        night.at(50).await;
+        let told = told_on_nodes(&night).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].1.contains("pod other/db-0 is deleted"), "{told:?}");
+        assert!(!night.is_gone("db-0").await, "namespace shop is not chosen");
+    })
+    .unwrap();
+}

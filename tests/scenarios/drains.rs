@@ -1,6 +1,6 @@
 //! Drains that do not end: real budgets, counted by kube-controller-manager, real finalizers, and a webhook.
 
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
@@ -11,7 +11,7 @@ use openshift_upgrade_operator::api::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::{Scenario, assert_succeeded, objects::job, scenario, status, until};
+use crate::harness::{NAMESPACE, Scenario, assert_succeeded, objects::job, scenario, status, until};
 
 const SHOP: &str = "shop";
 /// Its evictions go to a webhook that nobody answers.
@@ -144,6 +144,73 @@ async fn what_keeps_a_node_from_being_drained_is_named_and_the_upgrade_goes_on_o
         let over = s.until_over("stuck").await;
         assert_succeeded(&over);
         assert!(status(&over).blockers.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs the test cluster: tests/run"]
+async fn a_node_force_drain_deletes_the_pods_that_it_selects_and_no_others() {
+    scenario(&["--drain-report-after=2s"], async |s| {
+        workload(s).await;
+        create(s, &pod(SHOP, "db-1", &json!([]))).await;
+        // So that neither is evicted, nor is the other one when one is gone.
+        let both = r#"{"spec":{"minAvailable":2}}"#;
+        s.lane.kubectl(&[
+            "-n",
+            SHOP,
+            "patch",
+            "poddisruptionbudget",
+            "db",
+            "--type=merge",
+            "-p",
+            both,
+        ]);
+        create(
+            s,
+            &json!({
+                "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "NodeForceDrain",
+                "metadata": {"name": "workers", "namespace": NAMESPACE},
+                "spec": {"nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}},
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": SHOP}},
+                    "podJQSelector": r#".metadata.name | test("^db-1$")"#,
+                    "nodeDrainGracePeriod": "5s", "podForceDeleteGracePeriod": "1m"},
+            }),
+        )
+        .await;
+        s.create(&job("forced", Some("4.18.5"), json!({}))).await;
+        let pods: Api<Pod> = Api::namespaced(s.client.clone(), SHOP);
+        let guarded: Api<Pod> = Api::namespaced(s.client.clone(), GUARDED);
+        until("pod shop/db-1 is gone", async || {
+            pods.get_opt("db-1").await.ok()?.is_none().then_some(())
+        })
+        .await;
+        let series = s.series("openshift_upgrade_controller_node_force_drain_pod_deletions_total");
+        let [only] = series.as_slice() else {
+            panic!("{series:?}")
+        };
+        assert!(
+            only.contains("node=\"worker-0\"") && only.contains("namespace=\"shop\""),
+            "{only}"
+        );
+        until("they are looked at again", async || {
+            let found = status(&s.job("forced").await).blockers;
+            let names: Vec<_> = found.iter().map(|b| b.pod.as_str()).collect();
+            (names == ["web", "db-0", "kept"]).then_some(())
+        })
+        .await;
+        for name in ["db-0", "kept"] {
+            assert!(
+                pods.get_opt(name).await.unwrap().is_some(),
+                "{name} is not selected"
+            );
+        }
+        assert!(
+            guarded.get_opt("web").await.unwrap().is_some(),
+            "its namespace is not selected"
+        );
+        let log = s.operator().output();
+        assert_eq!(log.matches("NodeDrainDeletePod").count(), 1, "{log}");
     })
     .await;
 }
