@@ -405,8 +405,22 @@ impl Pass<'_> {
             hooks: &self.world.hooks,
             templates: &templates,
         };
-        let object = Argo.render(&plan, &context)?;
-        let attempt = format!("create workflow {}", workflow.name);
+        match self.create(&plan, &context).await {
+            Err(Error::Call(error)) if error.is_invalid() && !templates.0.is_empty() => {
+                // What hooks brought along must not keep the upgrade: it goes without, and each hook says why.
+                let context = RunContext {
+                    templates: &templates.refused(&error.refusal().unwrap_or_default()),
+                    ..context
+                };
+                self.create(&plan, &context).await
+            }
+            result => result,
+        }
+    }
+
+    async fn create(&self, plan: &Plan, context: &RunContext<'_>) -> Result<(), Error> {
+        let object = Argo.render(plan, context)?;
+        let attempt = format!("create workflow {}", context.name);
         match call(
             attempt,
             self.workflow_api().create(&PostParams::default(), &object),

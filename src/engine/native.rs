@@ -126,6 +126,8 @@ pub enum Lookup {
     KindAbsent,
     /// The operator may not read it; what the API server said.
     Forbidden(String),
+    /// A workflow with a copy of it was refused; what the API server said.
+    Refused(String),
 }
 
 /// Reusable templates, as just read.
@@ -136,6 +138,13 @@ pub struct Templates(pub BTreeMap<TemplateKey, Lookup>);
 pub static NO_TEMPLATES: Templates = Templates(BTreeMap::new());
 
 impl Templates {
+    /// The same where a workflow with copies of them was refused: none of them can be used.
+    #[must_use]
+    pub fn refused(&self, why: &str) -> Self {
+        let refused = |key: &TemplateKey| (key.clone(), Lookup::Refused(why.to_owned()));
+        Self(self.0.keys().map(refused).collect())
+    }
+
     /// What was found of this one; `None` if it was not looked for.
     pub fn get(&self, key: &TemplateKey) -> Option<&Lookup> {
         self.0.get(key)

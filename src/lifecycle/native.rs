@@ -287,10 +287,11 @@ pub(super) fn end_main_part(draft: &mut Draft<'_>, plan: Option<&Plan>) {
     }
 }
 
-/// An engine that refuses a whole workflow does so because of what it did not know before: the templates of hooks. Those that
-/// its message names, or else all, have failed, and the next attempt goes without them.
+/// An engine that ends a workflow before any step refuses it (`invalid spec`), and does so because of what it did not know
+/// before: the templates of hooks. Those that its message names, or else all, have failed, and the next attempt goes without
+/// them.
 pub(super) fn blame(draft: &mut Draft<'_>, plan: &Plan, run: &Run) {
-    if run.phase != "Error" || !run.nodes.is_empty() {
+    if !run.finished || !run.nodes.is_empty() {
         return;
     }
     let why = run.message.clone().unwrap_or_default();

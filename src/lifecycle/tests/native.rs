@@ -446,7 +446,7 @@ fn an_engine_that_refuses_the_workflow_gets_one_without_the_template(
     let (_, run) = bench.workflow.as_mut().unwrap();
     run.nodes.clear();
     run.finished = true;
-    run.phase = "Error".into();
+    run.phase = "Failed".into();
     run.message = Some(refusal.to_owned());
     bench.settle();
     assert_eq!(bench.status().workflow.unwrap().name, "j-run-2");

@@ -31,6 +31,16 @@ pub enum InlineError {
         /// What the API server said.
         why: String,
     },
+    /// The API server refused a workflow with it.
+    #[error(
+        "the API server refused a workflow with the templates of its hooks, {of} among them: correct what it says ({why})"
+    )]
+    Refused {
+        /// Which.
+        of: TemplateKey,
+        /// What the API server said.
+        why: String,
+    },
     /// It is empty.
     #[error("{of} has no spec: give it one with templates")]
     NoSpec {

@@ -131,6 +131,7 @@ fn found<'a>(
             namespace: (!key.cluster_scope).then(|| place.namespace.to_owned()),
         }),
         Some(Lookup::KindAbsent) => Err(InlineError::KindAbsent { kind: key.kind() }),
+        Some(Lookup::Refused(why)) => Err(InlineError::Refused { of, why: why.clone() }),
         Some(Lookup::Forbidden(why)) => Err(InlineError::Forbidden { of, why: why.clone() }),
     }
 }
