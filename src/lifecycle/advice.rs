@@ -48,7 +48,7 @@ pub(super) fn after_failure(job: &UpgradeJob, reason: &str, is_under_way: bool) 
         reasons::POST_HEALTH_CHECK_FAILED => {
             format!("{state}: mend that; pools that wait for it are in the condition PoolsLeftPaused")
         }
-        reasons::HOOK_FAILED => format!("{state}: read the logs of that Job, and mend the hook; {again}"),
+        reasons::HOOK_FAILED => format!("{state}: read the logs of its pods, and mend the hook; {again}"),
         reasons::WORKFLOW_STOPPED => format!("{state}; {again}"),
         reasons::LOCK_LOST => format!(
             "This job touches no pool any more, so some may be paused (condition PoolsLeftPaused): see who changed the \

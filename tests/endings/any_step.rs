@@ -391,7 +391,7 @@ fn a_hook_that_is_edited_while_its_job_runs_counts_as_it_is_then() {
         "Failed/HookFailed",
         "hook-upgrade-complete-guard: hook guard failed: Job job-of-guard failed: Job has \
              reached the specified backoff limit (BackoffLimitExceeded). What has begun goes on without this job: \
-             read the logs of that Job, and mend the hook; to try again, create another UpgradeJob",
+             read the logs of its pods, and mend the hook; to try again, create another UpgradeJob",
         &hooks,
         HELD,
     );

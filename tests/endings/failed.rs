@@ -238,7 +238,7 @@ fn ends(night: &Night, reason: &str, message: &str, hooks: &str, left: Left) {
     abort("Create"),
     "HookFailed",
     "hook-create-guard: hook guard failed: Job job-of-guard failed: Job has reached the specified \
-         backoff limit (BackoffLimitExceeded). Nothing was upgraded: read the logs of that Job, and mend the hook; \
+         backoff limit (BackoffLimitExceeded). Nothing was upgraded: read the logs of its pods, and mend the hook; \
          to try again, create another UpgradeJob",
     "Create",
     UNTOUCHED
@@ -247,7 +247,7 @@ fn ends(night: &Night, reason: &str, message: &str, hooks: &str, left: Left) {
     abort("Start"),
     "HookFailed",
     "hook-start-guard: hook guard failed: Job job-of-guard failed: Job has reached the specified \
-         backoff limit (BackoffLimitExceeded). Nothing was upgraded: read the logs of that Job, and mend the hook; \
+         backoff limit (BackoffLimitExceeded). Nothing was upgraded: read the logs of its pods, and mend the hook; \
          to try again, create another UpgradeJob",
     START,
     UNTOUCHED
@@ -257,7 +257,7 @@ fn ends(night: &Night, reason: &str, message: &str, hooks: &str, left: Left) {
     "HookFailed",
     "hook-unpause-night-guard: hook guard for pool night failed: Job \
          job-of-guard failed: Job has reached the specified backoff limit \
-         (BackoffLimitExceeded). What has begun goes on without this job: read the logs of that Job, and mend the \
+         (BackoffLimitExceeded). What has begun goes on without this job: read the logs of its pods, and mend the \
          hook; to try again, create another UpgradeJob",
     BOTH,
     HELD
@@ -384,7 +384,7 @@ fn failed(
     "HookFailed",
     "hook-upgrade-complete-guard: hook guard failed: Job job-of-guard failed: Job has \
          reached the specified backoff limit (BackoffLimitExceeded). What has begun goes on without this job: read \
-         the logs of that Job, and mend the hook; to try again, create another UpgradeJob",
+         the logs of its pods, and mend the hook; to try again, create another UpgradeJob",
     COMPLETE,
     HELD
 )]
