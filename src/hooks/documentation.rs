@@ -65,6 +65,10 @@ fn the_examples_are_hooks_without_unknown_fields_and_become_jobs() {
         let [matched] = select::matching(&hooks, &upgrade, HookEvent::Start)[..] else {
             panic!("the example runs at Start")
         };
+        // What the workflow runs is no Job.
+        if job::native(matched).is_some() {
+            continue;
+        }
         let built = job::build(matched, &event(HookEvent::Start), &upgrade, "", false, None).unwrap();
         let spec = built.spec.unwrap();
         assert!(
