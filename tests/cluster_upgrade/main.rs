@@ -14,6 +14,7 @@
 )]
 
 mod example;
+mod hook_templates;
 mod story;
 mod testbed;
 mod troubled_hooks;

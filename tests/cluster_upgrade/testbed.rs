@@ -15,7 +15,10 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, LogParams, PostParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, EvictParams, GroupVersionKind, ListParams, LogParams,
+        PostParams,
+    },
     core::NamespaceResourceScope,
 };
 use openshift_upgrade_operator::{
@@ -354,9 +357,53 @@ impl Testbed {
         self.ours::<Pod>().list(&of_jobs).await.unwrap().items
     }
 
+    /// Pods of workflows.
+    pub async fn workflow_pods(&self) -> Vec<Pod> {
+        let of_workflows = ListParams::default().labels("workflows.argoproj.io/workflow");
+        self.ours::<Pod>().list(&of_workflows).await.unwrap().items
+    }
+
+    /// Evicts a pod as a drain does.
+    pub async fn evict(&self, pod: &Pod) {
+        let api = self.ours::<Pod>();
+        api.evict(&pod.name_any(), &EvictParams::default()).await.unwrap();
+        println!("pod {} is evicted", pod.name_any());
+    }
+
+    /// Deletes a pod, with a grace period in seconds other than its own.
+    pub async fn delete_pod(&self, pod: &Pod, grace_period: Option<u32>) {
+        let how = DeleteParams {
+            grace_period_seconds: grace_period,
+            ..DeleteParams::default()
+        };
+        self.ours::<Pod>().delete(&pod.name_any(), &how).await.unwrap();
+        println!("pod {} is deleted", pod.name_any());
+    }
+
+    /// Creates a WorkflowTemplate, in place of an earlier one of its name.
+    pub async fn create_template(&self, template: &serde_json::Value) {
+        let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "WorkflowTemplate");
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind));
+        let object: DynamicObject = serde_json::from_value(template.clone()).unwrap();
+        // An error says that there is none.
+        let _ = api.delete(&object.name_any(), &DeleteParams::default()).await;
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
     pub async fn log(&self, pod: &Pod) -> String {
+        // The first container of a hook's Job, and that of a workflow which is the hook.
+        let main = pod
+            .spec
+            .iter()
+            .flat_map(|s| &s.containers)
+            .find(|c| c.name == "main");
+        let container = LogParams {
+            container: main.map(|c| c.name.clone()),
+            ..LogParams::default()
+        };
         self.ours::<Pod>()
-            .logs(&pod.name_any(), &LogParams::default())
+            .logs(&pod.name_any(), &container)
             .await
             .unwrap()
     }
