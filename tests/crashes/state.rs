@@ -33,8 +33,8 @@ const VOLATILE: [&str; 16] = [
     "simulated.openshift.io/since",
 ];
 
-/// The one time in a text that is not a time of the plan: when the job really started.
-const STARTED: &str = "Upgrade started at ";
+/// Before the times in texts that are not times of the plan: when the job really started, and when it paused a pool.
+const TOLD_TIMES: [&str; 2] = ["Upgrade started at ", "(paused since "];
 
 /// The kind without a status subresource: its generation counts the writes of its status, too, and not only what is wanted of it.
 const WITHOUT_STATUS: &str = "workflows/";
@@ -91,10 +91,12 @@ impl Aliases {
                 text = text.replace(from.as_str(), to);
             }
         }
-        if let Some(at) = text.find(STARTED)
-            && let Some(length) = text[at..].find(" UTC")
-        {
-            text.replace_range(at..at + length, STARTED);
+        for told in TOLD_TIMES {
+            if let Some(at) = text.find(told)
+                && let Some(length) = text[at..].find(" UTC")
+            {
+                text.replace_range(at..at + length, told);
+            }
         }
         text
     }
