@@ -354,7 +354,7 @@ fn a_pod_that_is_not_meant_stays(#[case] change: Value, #[case] reason: &str, #[
 #[rstest]
 #[case::fails_for_the_pod(
     "error(\"no\")",
-    "pod shop/db-0 is not deleted: podJQSelector fails for it: no"
+    "pod shop/db-0 is not deleted: podJQSelector fails for it: \"no\""
 )]
 #[case::is_no_expression(".[", "podJQSelector is no jq expression")]
 fn an_expression_that_fails_deletes_nothing_and_says_so(#[case] program: &str, #[case] text: &str) {
