@@ -403,3 +403,29 @@ fn artifacts_between_steps_stay_and_their_repository_comes_along() {
         json!([{"name": "a", "path": "/a"}])
     );
 }
+
+/// The library of hook templates can be used as it is, but for arguments that have to be given.
+#[test]
+fn the_library_of_hook_templates_can_be_copied() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("workflow-templates/hooks/argo");
+    let mut copied = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "yaml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        for document in serde_yaml::Deserializer::from_str(&text) {
+            let object: Value = serde::Deserialize::deserialize(document).unwrap();
+            if object["kind"] != "WorkflowTemplate" {
+                continue;
+            }
+            let name = &object["metadata"]["name"];
+            match inlined_of(&object["spec"], json!({"name": name})) {
+                Ok(_) | Err(InlineError::MissingArgument { .. }) => copied += 1,
+                Err(error) => panic!("{}: {error}", path.display()),
+            }
+        }
+    }
+    assert!(copied > 0, "there are templates");
+}
