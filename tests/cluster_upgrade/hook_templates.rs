@@ -61,8 +61,14 @@ fn hook(name: &str, event: &str, policy: &str, arguments: &[(&str, &str)]) -> Up
 /// Waits to be killed.
 const WAITS: &str = "sleep 600";
 
-/// The pod of a step's hook, once its container runs.
+/// The pod of a step's hook, once its container runs and Argo knows it: one that goes before is simply made again.
 async fn running_pod(cluster: &Testbed, step: &str) -> Pod {
+    wait_for(&format!("Argo runs {step}"), SOON, async || {
+        let workflow = cluster.find_workflow().await?;
+        let all = attempts(&workflow, step);
+        all.last().is_some_and(|a| a.starts_with("Running")).then_some(())
+    })
+    .await;
     wait_for(&format!("the pod of {step} runs"), SOON, async || {
         let pods = cluster.workflow_pods().await;
         pods.into_iter().find(|pod| {
@@ -80,9 +86,11 @@ async fn running_pod(cluster: &Testbed, step: &str) -> Pod {
 
 /// `<phase> <exit code> <message>` of the attempts of a step's hook, in their order.
 fn attempts(workflow: &DynamicObject, step: &str) -> Vec<String> {
-    let nodes = workflow.data["status"]["nodes"].as_object().unwrap();
+    let nodes = workflow.data["status"]["nodes"].as_object();
     let mut all: Vec<&Value> = nodes
-        .values()
+        .into_iter()
+        .flatten()
+        .map(|(_, node)| node)
         .filter(|n| n["type"] == "Pod" && n["name"].as_str().unwrap().contains(&format!("run-{step}")))
         .collect();
     all.sort_by_key(|n| n["name"].as_str().unwrap().to_owned());

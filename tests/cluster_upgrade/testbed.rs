@@ -234,6 +234,12 @@ impl Testbed {
         main.pop().unwrap()
     }
 
+    /// A workflow of an upgrade, if there is one.
+    pub async fn find_workflow(&self) -> Option<DynamicObject> {
+        let all = self.workflows().list(&ListParams::default()).await.unwrap();
+        all.into_iter().find(|w| w.name_any().contains("-run-"))
+    }
+
     pub async fn cluster_version(&self) -> ClusterVersion {
         Api::all(self.client.clone())
             .get(cluster_version::NAME)
