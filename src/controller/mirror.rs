@@ -221,10 +221,12 @@ pub async fn watch<K, T>(
     }
 }
 
+/// An API server answers so for a kind without CustomResourceDefinition: 404 and a line of text, no Status, so that there is no
+/// reason to go by.
 fn is_no_such_kind(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.is_not_found(),
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 404,
         _ => false,
     }
 }

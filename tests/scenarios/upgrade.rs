@@ -158,6 +158,35 @@ async fn without_any_workflow_the_operator_orders_the_steps_itself() {
     .await;
 }
 
+/// Nothing of Argo, Machines or NodeForceDrains is there: the operator is ready all the same, and does not go on about it.
+#[tokio::test]
+#[ignore = "needs the test cluster: tests/run"]
+async fn a_cluster_without_argo_is_upgraded_and_nobody_is_bothered_with_what_is_missing() {
+    scenario(&[], async |s| {
+        s.kill_operator();
+        let said = s.lane.kubectl(&[
+            "delete",
+            "customresourcedefinitions",
+            "workflows.argoproj.io",
+            "workflowtemplates.argoproj.io",
+            "clusterworkflowtemplates.argoproj.io",
+        ]);
+        assert_eq!(said.matches(" deleted").count(), 3, "{said}");
+        s.start_operator();
+        s.until_ready().await;
+        s.create(&job("alone", Some("4.18.5"), json!({}))).await;
+        let done = s.until_over("alone").await;
+        assert_succeeded(&done);
+        assert_eq!(status(&done).workflow.unwrap().engine, EngineChoice::Embedded);
+        let log = s.operator().output();
+        let restarted = log.rfind(" starting").expect("the log of a start");
+        let after = &log[restarted..];
+        assert!(after.contains("does not have this kind"), "{after}");
+        assert!(!after.contains("watch failed"), "{after}");
+    })
+    .await;
+}
+
 /// Conditions and reasons are the peer's, on the way and at the end.
 fn check_conditions(s: &Scenario) {
     let timeline = Timeline::of(&s.operators_writes(), "by-hand");

@@ -18,6 +18,14 @@ pub fn json_answer(code: StatusCode, document: &Value) -> Response<Body> {
     )
 }
 
+/// An answer of Go's own web server: a line of text.
+pub fn text_answer(code: StatusCode, text: &str) -> Response<Body> {
+    let mut answer = answer(code, Full::new(Bytes::from(format!("{text}\n"))).boxed_unsync());
+    let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(header::CONTENT_TYPE, plain);
+    answer
+}
+
 /// An answer with this body.
 pub fn answer(code: StatusCode, body: Body) -> Response<Body> {
     let mut answer = Response::new(body);

@@ -317,7 +317,15 @@ impl ApiServer {
             .all()
             .get(&place.resource)
             .filter(|k| k.version == place.version);
-        kind.cloned().ok_or_else(Refusal::no_such_kind)
+        kind.cloned().ok_or_else(|| {
+            // Groups with another ending belong to CustomResourceDefinitions.
+            let group = &place.resource.group;
+            if group.contains('.') && !group.ends_with(".k8s.io") {
+                Refusal::no_such_page()
+            } else {
+                Refusal::no_such_kind()
+            }
+        })
     }
 
     fn watch(

@@ -4,9 +4,12 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    answer::{Body, json_answer},
+    answer::{Body, json_answer, text_answer},
     kinds::Resource,
 };
+
+/// In place of the reason of a Status, where there is none.
+const NO_SUCH_PAGE: &str = "no such page";
 
 /// A request that is refused. `Display` is the message.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -52,7 +55,12 @@ impl Refusal {
         Self::about(409, "AlreadyExists", resource, name, message)
     }
 
-    /// The kind does not exist.
+    /// Nobody serves this path, as that of a kind without CustomResourceDefinition: no Status, but a line of text.
+    pub fn no_such_page() -> Self {
+        Self::new(404, NO_SUCH_PAGE, "404 page not found")
+    }
+
+    /// A built-in group does not have the kind, or the kind not the subresource.
     pub fn no_such_kind() -> Self {
         Self {
             details: json!({}),
@@ -148,6 +156,9 @@ impl Refusal {
     /// As an answer.
     pub fn answer(&self) -> Response<Body> {
         let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if self.reason == NO_SUCH_PAGE {
+            return text_answer(code, &self.message);
+        }
         json_answer(code, &self.status())
     }
 
