@@ -1,6 +1,6 @@
 //! Hooks that are WorkflowTemplates, as real pods: what a drain does to them, and what they are to blame for themselves.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, api::DynamicObject};
 use openshift_upgrade_operator::api::{
@@ -61,7 +61,11 @@ fn hook(name: &str, event: &str, policy: &str, arguments: &[(&str, &str)]) -> Up
 /// Waits to be killed.
 const WAITS: &str = "sleep 600";
 
-/// The pod of a step's hook, once its container runs and Argo knows it: one that goes before is simply made again.
+/// A pod that goes within 10 s of its start (Argo's `RECENTLY_STARTED_POD_DURATION`) is made again as the same attempt: Argo
+/// takes it for one that it does not see yet.
+const NO_LONGER_RECENT: SignedDuration = SignedDuration::from_secs(12);
+
+/// The pod of a step's hook, once its container runs and Argo would miss it.
 async fn running_pod(cluster: &Testbed, step: &str) -> Pod {
     wait_for(&format!("Argo runs {step}"), SOON, async || {
         let workflow = cluster.find_workflow().await?;
@@ -69,7 +73,7 @@ async fn running_pod(cluster: &Testbed, step: &str) -> Pod {
         all.last().is_some_and(|a| a.starts_with("Running")).then_some(())
     })
     .await;
-    wait_for(&format!("the pod of {step} runs"), SOON, async || {
+    wait_for(&format!("the pod of {step} runs for a while"), SOON, async || {
         let pods = cluster.workflow_pods().await;
         pods.into_iter().find(|pod| {
             let of_step = pod
@@ -78,7 +82,9 @@ async fn running_pod(cluster: &Testbed, step: &str) -> Pod {
                 .is_some_and(|n| n.contains(&format!("run-{step}")));
             let statuses = pod.status.as_ref().and_then(|s| s.container_statuses.as_ref());
             let main = statuses.and_then(|all| all.iter().find(|c| c.name == "main"));
-            of_step && main.is_some_and(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()))
+            let running = main.and_then(|c| c.state.as_ref()?.running.as_ref());
+            let began = running.and_then(|r| r.started_at.as_ref()).map(|t| t.0);
+            of_step && began.is_some_and(|t| Timestamp::now().duration_since(t) > NO_LONGER_RECENT)
         })
     })
     .await
