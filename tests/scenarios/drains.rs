@@ -85,19 +85,24 @@ fn causes(job: &UpgradeJob) -> Vec<(String, BlockerCause)> {
 async fn what_keeps_a_node_from_being_drained_is_named_and_the_upgrade_goes_on_once_it_is_gone() {
     scenario(&["--drain-report-after=2s"], async |s| {
         workload(s).await;
+        let mut slow = pod(SHOP, "slow", &json!([]));
+        slow["metadata"]["annotations"] = json!({"simulated.openshift.io/ignores-sigterm": ""});
+        slow["spec"]["terminationGracePeriodSeconds"] = json!(900);
+        create(s, &slow).await;
         s.create(&job("stuck", Some("4.18.5"), json!({}))).await;
         let expected = [
             ("guarded/web", BlockerCause::EvictionRefused),
             ("shop/db-0", BlockerCause::PodDisruptionBudget),
             ("shop/kept", BlockerCause::Finalizer),
+            ("shop/slow", BlockerCause::GracePeriod),
         ];
         let expected = expected.map(|(pod, cause)| (pod.to_owned(), cause));
         let found = s
-            .until_job("stuck", "all three are named", |j| causes(j) == expected)
+            .until_job("stuck", "all four are named", |j| causes(j) == expected)
             .await;
         let said = status(&found).message.unwrap_or_default();
         for part in [
-            " (3 pods left): shop/db-0 blocked by PDB shop/db (0 allowed)",
+            " (4 pods left): shop/db-0 blocked by PDB shop/db (0 allowed)",
             "guarded/web eviction refused: ",
             "shop/kept kept by finalizer shop.example.com/keep",
         ] {
@@ -112,6 +117,7 @@ async fn what_keeps_a_node_from_being_drained_is_named_and_the_upgrade_goes_on_o
                 "shop/db-0 blocked",
                 "guarded/web eviction refused",
                 "shop/kept kept",
+                "shop/slow ends ",
             ];
             named
                 .iter()
@@ -120,7 +126,7 @@ async fn what_keeps_a_node_from_being_drained_is_named_and_the_upgrade_goes_on_o
         })
         .await;
         let series = s.series("openshift_upgrade_controller_drain_blocking_pods");
-        assert_eq!(series.len(), 3, "{series:?}");
+        assert_eq!(series.len(), 4, "{series:?}");
         let draining = s.series("openshift_upgrade_controller_node_draining");
         assert!(
             draining
@@ -131,6 +137,7 @@ async fn what_keeps_a_node_from_being_drained_is_named_and_the_upgrade_goes_on_o
         let kubectl = |arguments: &[&str]| s.lane.kubectl(arguments);
         kubectl(&["-n", SHOP, "delete", "poddisruptionbudget", "db"]);
         kubectl(&["delete", "validatingwebhookconfiguration", "guard"]);
+        kubectl(&["-n", SHOP, "delete", "pod", "slow", "--grace-period=0", "--force"]);
         kubectl(&[
             "-n",
             SHOP,

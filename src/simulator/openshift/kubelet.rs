@@ -17,6 +17,9 @@ use super::{
 /// `spec.schedulerName` of the pods that are bound to fake nodes: no real scheduler touches them.
 pub const SCHEDULER: &str = "simulated-scheduler";
 
+/// Annotation of pods whose containers do not obey: they run until their grace period is over.
+pub const IGNORES_SIGTERM: &str = "simulated.openshift.io/ignores-sigterm";
+
 /// Runs, ends and binds pods.
 pub(super) fn sync(context: Context<'_>, step: &mut Step) {
     let ready = context.cluster.nodes.iter().filter(|n| is_ready(n));
@@ -65,7 +68,11 @@ fn run(context: Context<'_>, pod: &Pod, step: &mut Step) {
         // The API server wrote "when the grace period ends"; a container that obeys ends sooner.
         let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
         let asked = end.0.checked_sub(grace).unwrap_or(end.0);
-        let patience = grace.min(context.settings.pod_stop);
+        let patience = if pod.annotations().contains_key(IGNORES_SIGTERM) {
+            grace
+        } else {
+            grace.min(context.settings.pod_stop)
+        };
         if step.has_passed(asked, patience, context.now) {
             step.writes.extend(PodRef::of(pod).map(Write::FinishDeletion));
         }

@@ -1,0 +1,288 @@
+//! Memory of the operator, on the real API server of a lane with simulated nodes and many pods.
+//!
+//! ```sh
+//! tests/cluster/lane up 5; eval "$(tests/cluster/lane env 5)"
+//! cargo bench --bench memory -- 300 6000        # nodes, pods
+//! tests/cluster/lane down 5
+//! ```
+//!
+//! Nothing is asserted: see docs/performance.md. The operator is that of the same build, or `OPERATOR=<path>`.
+
+// A benchmark ends where it cannot go on.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::{
+    fs,
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use openshift_upgrade_operator::{api::UpgradeJob, openshift::cluster_version::ClusterVersion};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "openshift-upgrade";
+const LOAD: &str = "load";
+/// So many pods are created at once.
+const AT_ONCE: usize = 32;
+/// How long is looked at a state: several reads of everything lie in it.
+const LOOK: Duration = Duration::from_secs(45);
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+fn main() {
+    let numbers: Vec<usize> = std::env::args().filter_map(|a| a.parse().ok()).collect();
+    let (nodes, pods) = match numbers.as_slice() {
+        [] => (300, 6_000),
+        [nodes, pods] => (*nodes, *pods),
+        _ => panic!("give nodes and pods, or nothing"),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(measure(nodes, pods));
+}
+
+/// A child that does not outlive us.
+struct Running(Child);
+
+impl Running {
+    fn start(program: &str, arguments: &[&str], log: &str) -> Self {
+        let log = fs::File::create(log).unwrap();
+        let child = Command::new(program)
+            .args(arguments)
+            .env_remove("KUBECONFIG")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn();
+        Self(child.unwrap_or_else(|e| panic!("starting {program}: {e}")))
+    }
+
+    /// A line of /proc/<pid>/status in kB: VmRSS is now, VmHWM the most so far.
+    fn memory(&self, line: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let value = status.lines().find_map(|l| l.strip_prefix(line)).unwrap();
+        value
+            .trim_matches([':', ' ', '\t'])
+            .trim_end_matches(" kB")
+            .parse()
+            .unwrap()
+    }
+
+    /// The most that is seen while it is looked at.
+    async fn most(&self) -> u64 {
+        let began = Instant::now();
+        let mut most = 0;
+        while began.elapsed() < LOOK {
+            most = most.max(self.memory("VmRSS"));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        most
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // An error says that it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            eprintln!("{what}: after {:.0} s", began.elapsed().as_secs_f64());
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "gave up waiting until {what}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+fn object<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: eval \"$(tests/cluster/lane env 5)\""))
+}
+
+async fn measure(nodes: usize, pods: usize) {
+    // An error says that it is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::try_default().await.expect("the kubeconfig of a lane");
+    let program =
+        std::env::var("OPERATOR").unwrap_or_else(|_| env!("CARGO_BIN_EXE_upgrade-operator").to_owned());
+    let size = fs::metadata(&program).unwrap().len() / 1024;
+    let folder = tempfile::tempdir().unwrap();
+    let log = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+
+    let of_pools = format!("master=3,worker={}", nodes - 3);
+    let kubeconfig = variable("TESTBED_SIMULATOR_KUBECONFIG");
+    let _simulator = Running::start(
+        env!("CARGO_BIN_EXE_upgrade-operator"),
+        &[
+            "simulate-openshift",
+            "--kubeconfig",
+            &kubeconfig,
+            "--reset",
+            "--nodes",
+            &of_pools,
+            "--duration",
+            "retrieve=1s,control-plane=10s,node=1s,evict-retry=5s,pod-stop=1s",
+        ],
+        &log("simulator"),
+    );
+    let all: Api<Node> = Api::all(client.clone());
+    until("the nodes are there", async || {
+        let found = all.list_metadata(&ListParams::default()).await.ok()?;
+        (found.items.len() >= nodes).then_some(())
+    })
+    .await;
+
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let began = Instant::now();
+    let kubeconfig = variable("TESTBED_OPERATOR_KUBECONFIG");
+    let operator = Running::start(
+        &program,
+        &[
+            "run",
+            "--namespace",
+            NAMESPACE,
+            "--kubeconfig",
+            &kubeconfig,
+            "--listen",
+            &format!("127.0.0.1:{port}"),
+            "--drain-report-after",
+            "5s",
+        ],
+        &log("operator"),
+    );
+    while !is_ready(port).await {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "the operator is not ready: {}",
+            fs::read_to_string(log("operator")).unwrap()
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let start_up = began.elapsed();
+    println!(
+        "{nodes} nodes; binary {size} KiB; ready after {:.2} s",
+        start_up.as_secs_f64()
+    );
+    let idle = operator.most().await;
+    println!("  {idle:>7} kB  idle, no pods");
+
+    load(&client, nodes, pods).await;
+    let loaded = operator.most().await;
+    println!("  {loaded:>7} kB  idle, {pods} pods");
+
+    stick(&client).await;
+    let stuck = operator.most().await;
+    println!(
+        "  {stuck:>7} kB  a drain that {} pods keep from its end",
+        pods / nodes
+    );
+    println!("  {:>7} kB  the most of all", operator.memory("VmHWM"));
+}
+
+async fn is_ready(port: u16) -> bool {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let Ok(mut stream) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await else {
+        return false;
+    };
+    let mut answer = String::new();
+    stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").await.is_ok()
+        && stream.read_to_string(&mut answer).await.is_ok()
+        && answer.contains(" 200 ")
+}
+
+/// Pods on every worker, of one budget that allows no disruption.
+async fn load(client: &Client, nodes: usize, pods: usize) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = object(json!({"metadata": {"name": LOAD}}));
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await
+        .unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), LOAD);
+    until("the namespace has its ServiceAccount", async || {
+        accounts.get_opt("default").await.ok().flatten()
+    })
+    .await;
+    let budgets = Api::namespaced(client.clone(), LOAD);
+    let budget: k8s_openapi::api::policy::v1::PodDisruptionBudget = object(json!({
+        "metadata": {"name": "all"}, "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "load"}}},
+    }));
+    budgets.create(&PostParams::default(), &budget).await.unwrap();
+    let began = Instant::now();
+    let api: Api<Pod> = Api::namespaced(client.clone(), LOAD);
+    let workers = nodes - 3;
+    stream::iter(0..pods)
+        .for_each_concurrent(AT_ONCE, async |n| {
+            let environment: Vec<Value> = (0..20)
+                .map(|i| json!({"name": format!("VARIABLE_{i}"), "value": format!("a value of usual length {i}")}))
+                .collect();
+            let pod = object(json!({
+                "metadata": {"name": format!("load-{n}"), "labels": {"app": "load"}},
+                "spec": {
+                    "nodeName": format!("worker-{}", n % workers), "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": "c", "image": "localhost/load:1", "env": environment}],
+                },
+            }));
+            api.create(&PostParams::default(), &pod).await.unwrap();
+            let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+            let name = format!("load-{n}");
+            api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        })
+        .await;
+    eprintln!(
+        "{pods} pods are there: after {:.0} s",
+        began.elapsed().as_secs_f64()
+    );
+}
+
+/// An upgrade whose first worker cannot be drained.
+async fn stick(client: &Client) {
+    let versions: Api<ClusterVersion> = Api::all(client.clone());
+    let offered = until("4.18.5 is offered", async || {
+        let offers = versions.get("version").await.ok()?.status?.available_updates?;
+        offers.into_iter().find(|r| r.version == "4.18.5")
+    })
+    .await;
+    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap();
+    let jobs: Api<UpgradeJob> = Api::namespaced(client.clone(), NAMESPACE);
+    let job = object(json!({
+        "apiVersion": "managedupgrade.appuio.io/v1beta1", "kind": "UpgradeJob",
+        "metadata": {"name": "memory", "namespace": NAMESPACE},
+        "spec": {
+            "startAfter": now, "startBefore": now + jiff::SignedDuration::from_hours(1),
+            "desiredVersion": {"version": offered.version, "image": offered.image}, "config": {},
+        },
+    }));
+    jobs.create(&PostParams::default(), &job).await.unwrap();
+    until("the drain of a worker is stuck, and that is told", async || {
+        let status = jobs.get("memory").await.ok()?.status?;
+        (!status.blockers.is_empty()).then_some(())
+    })
+    .await;
+}
