@@ -114,7 +114,10 @@ extract_package() {
 build_prometheus() {
     local out=$1 work=$1.src
     extract_package prometheus "$work"
-    install -m 755 usr/bin/prometheus "$out/"
+    # A list in a file, so that another list is built anew.
+    while read -r program; do
+        install -m 755 "usr/bin/$program" "$out/"
+    done <"$TESTBED_ROOT/modules/prometheus/programs"
     cd /
     rm -rf "$work"
 }
