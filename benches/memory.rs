@@ -25,19 +25,21 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
-use kube::{
-    Api, Client,
-    api::{ListParams, Patch, PatchParams, PostParams},
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use kube::{Api, Client, api::PostParams};
+use openshift_upgrade_operator::{
+    api::UpgradeJob,
+    openshift::{cluster_version::ClusterVersion, machine_config_pool::MachineConfigPool},
 };
-use openshift_upgrade_operator::{api::UpgradeJob, openshift::cluster_version::ClusterVersion};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "openshift-upgrade";
 const LOAD: &str = "load";
 /// So many pods are created at once.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 64;
+/// So many of them keep the first worker from being drained.
+const BLOCKING: usize = 30;
 /// How long is looked at a state: several reads of everything lie in it.
 const LOOK: Duration = Duration::from_secs(45);
 /// How long anything may take.
@@ -79,6 +81,12 @@ impl Running {
             .trim_end_matches(" kB")
             .parse()
             .unwrap()
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        let done = Command::new("kill").args([&format!("-{name}"), &pid]).status();
+        assert!(done.is_ok_and(|s| s.success()), "sending {name}");
     }
 
     /// The most that is seen while it is looked at.
@@ -133,7 +141,7 @@ async fn measure(nodes: usize, pods: usize) {
 
     let of_pools = format!("master=3,worker={}", nodes - 3);
     let kubeconfig = variable("TESTBED_SIMULATOR_KUBECONFIG");
-    let _simulator = Running::start(
+    let simulator = Running::start(
         env!("CARGO_BIN_EXE_upgrade-operator"),
         &[
             "simulate-openshift",
@@ -147,10 +155,10 @@ async fn measure(nodes: usize, pods: usize) {
         ],
         &log("simulator"),
     );
-    let all: Api<Node> = Api::all(client.clone());
+    let pools: Api<MachineConfigPool> = Api::all(client.clone());
     until("the nodes are there", async || {
-        let found = all.list_metadata(&ListParams::default()).await.ok()?;
-        (found.items.len() >= nodes).then_some(())
+        let worker = pools.get_opt("worker").await.ok()??;
+        (worker.state().ready_machine_count == i64::try_from(nodes - 3).ok()?).then_some(())
     })
     .await;
 
@@ -192,16 +200,16 @@ async fn measure(nodes: usize, pods: usize) {
     let idle = operator.most().await;
     println!("  {idle:>7} kB  idle, no pods");
 
-    load(&client, nodes, pods).await;
-    let loaded = operator.most().await;
-    println!("  {loaded:>7} kB  idle, {pods} pods");
-
+    load(&client, 0..BLOCKING, |_| 0).await;
     stick(&client).await;
     let stuck = operator.most().await;
-    println!(
-        "  {stuck:>7} kB  a drain that {} pods keep from its end",
-        pods / nodes
-    );
+    println!("  {stuck:>7} kB  a drain that {BLOCKING} pods keep from its end");
+
+    // It would look after all pods, and is not what is measured.
+    simulator.signal("STOP");
+    load(&client, BLOCKING..pods, |n| 1 + n % (nodes - 4)).await;
+    let loaded = operator.most().await;
+    println!("  {loaded:>7} kB  the same, with {pods} pods in the cluster");
     println!("  {:>7} kB  the most of all", operator.memory("VmHWM"));
 }
 
@@ -216,8 +224,7 @@ async fn is_ready(port: u16) -> bool {
         && answer.contains(" 200 ")
 }
 
-/// Pods on every worker, of one budget that allows no disruption.
-async fn load(client: &Client, nodes: usize, pods: usize) {
+async fn prepare(client: &Client) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = object(json!({"metadata": {"name": LOAD}}));
     namespaces
@@ -234,10 +241,17 @@ async fn load(client: &Client, nodes: usize, pods: usize) {
         "metadata": {"name": "all"}, "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "load"}}},
     }));
     budgets.create(&PostParams::default(), &budget).await.unwrap();
+}
+
+/// Pods on the workers that `worker` says, of one budget that allows no disruption.
+async fn load(client: &Client, pods: std::ops::Range<usize>, worker: impl Fn(usize) -> usize) {
+    let count = pods.len();
+    if pods.start == 0 {
+        prepare(client).await;
+    }
     let began = Instant::now();
     let api: Api<Pod> = Api::namespaced(client.clone(), LOAD);
-    let workers = nodes - 3;
-    stream::iter(0..pods)
+    stream::iter(pods)
         .for_each_concurrent(AT_ONCE, async |n| {
             let environment: Vec<Value> = (0..20)
                 .map(|i| json!({"name": format!("VARIABLE_{i}"), "value": format!("a value of usual length {i}")}))
@@ -245,18 +259,15 @@ async fn load(client: &Client, nodes: usize, pods: usize) {
             let pod = object(json!({
                 "metadata": {"name": format!("load-{n}"), "labels": {"app": "load"}},
                 "spec": {
-                    "nodeName": format!("worker-{}", n % workers), "terminationGracePeriodSeconds": 1,
+                    "nodeName": format!("worker-{}", worker(n)), "terminationGracePeriodSeconds": 1,
                     "containers": [{"name": "c", "image": "localhost/load:1", "env": environment}],
                 },
             }));
             api.create(&PostParams::default(), &pod).await.unwrap();
-            let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-            let name = format!("load-{n}");
-            api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
         })
         .await;
     eprintln!(
-        "{pods} pods are there: after {:.0} s",
+        "{count} pods are there: after {:.0} s",
         began.elapsed().as_secs_f64()
     );
 }
