@@ -8,7 +8,7 @@ use crate::{
         UpgradeJob, annotations,
         conditions::{self},
         finalizers,
-        upgrade_job::{EngineChoice, PauseReason},
+        upgrade_job::{EngineChoice, JobPhase, PauseReason},
     },
     drain::Drains,
     engine::{
@@ -153,6 +153,17 @@ impl Bench {
 
     pub fn message(&self) -> String {
         self.status().message.unwrap_or_default()
+    }
+
+    /// The job has succeeded; otherwise its message says why not.
+    #[track_caller]
+    pub fn assert_succeeded(&self) {
+        assert_eq!(
+            self.status().phase,
+            Some(JobPhase::Succeeded),
+            "{}",
+            self.message()
+        );
     }
 
     /// Follows the plan without any workflow.

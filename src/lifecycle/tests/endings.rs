@@ -195,12 +195,7 @@ fn desired_update_cleared_after_acceptance_goes_on() {
     assert_eq!(warned.count(), 1, "said once");
     bench.complete();
     bench.settle_at(60);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 #[test]
@@ -233,12 +228,7 @@ fn done_beats_failed_at_the_deadline() {
     bench.complete();
     // Nobody could look until the deadline was over; the last steps are only still to be recorded.
     bench.settle_at(7300);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 #[test]
@@ -362,12 +352,7 @@ fn a_workflow_that_vanishes_is_rendered_again_without_what_is_done() {
     bench.accept();
     bench.complete();
     bench.settle_at(60);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
     assert_eq!(bench.count(|a| matches!(a, Action::SetDesiredUpdate(_))), 1);
 }
 

@@ -9,10 +9,7 @@ use super::{
     fixtures::{NEW, at, hook, job},
 };
 use crate::{
-    api::{
-        GoDuration, labels,
-        upgrade_job::{JobPhase, StepPhase},
-    },
+    api::{GoDuration, labels, upgrade_job::StepPhase},
     steps::Action,
 };
 
@@ -342,12 +339,7 @@ fn a_running_job_is_not_touched_by_edits(
         Edit::HooksDeleted => bench.world.hooks.clear(),
     }
     let_go_on(&mut bench, step);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
     assert_eq!(bench.desired().as_deref(), Some(NEW));
     assert!(bench.paused().is_empty() && !bench.is_locked());
 }

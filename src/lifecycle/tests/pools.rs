@@ -8,10 +8,7 @@ use super::{
     fixtures::{NEW, at, held, job, object, pool},
 };
 use crate::{
-    api::{
-        UpgradeConfig, conditions,
-        upgrade_job::{JobPhase, StepPhase},
-    },
+    api::{UpgradeConfig, conditions, upgrade_job::StepPhase},
     steps::Action,
 };
 
@@ -66,12 +63,7 @@ fn groups_are_unpaused_each_at_its_own_time() {
     assert_eq!(said(&bench, "await-worker"), "worker: 0 of 2 updated");
     bench.roll("worker");
     bench.settle_at(3700);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 #[test]
@@ -114,12 +106,7 @@ fn a_held_pool_that_appears_in_mid_run_is_paused_at_once() {
     assert_eq!(said(&bench, "await-group-1"), "gpu: 0 of 2 updated");
     bench.roll("gpu");
     bench.settle_at(1900);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 #[test]
@@ -139,12 +126,7 @@ fn a_pool_that_appears_in_mid_run_and_is_not_held_is_waited_for() {
     assert_eq!(said(&bench, "await-pools"), "gpu: 1 of 2 updated");
     bench.roll("gpu");
     bench.settle_at(130);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 #[rstest]
@@ -165,12 +147,7 @@ fn a_held_pool_that_is_deleted_in_mid_run_holds_nothing_up(#[case] when: i64) {
         bench.complete();
     }
     bench.settle_at(when + 1);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
     assert_eq!(bench.status().paused_pools, []);
     assert_eq!(bench.is_true("PoolsLeftPaused"), None);
 }
@@ -186,12 +163,7 @@ fn a_held_pool_without_machines_is_done_with_the_control_plane() {
         .unwrap()
         .updated_machine_count = 0;
     let bench = bench.completed();
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
     assert!(!is_paused(&bench, "night"));
     assert_eq!(said(&bench, "hold-night"), "nothing is pending for its pools");
 }
@@ -208,12 +180,7 @@ fn a_held_pool_without_an_update_is_unpaused_at_once() {
     bench.world.rendered.insert(now, NEW.into());
     bench.settle_at(120);
     assert!(!is_paused(&bench, "night"));
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 /// Somebody applies a MachineConfig in the middle of it.
@@ -239,12 +206,7 @@ fn a_new_configuration_in_mid_run_is_waited_for(#[case] name: &str, #[case] when
     );
     bench.roll(name);
     bench.settle_at(2000);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 #[test]
@@ -281,12 +243,7 @@ fn a_foreign_pause_in_a_group_holds_only_its_own_pool() {
     bench.pool_mut("worker").spec.paused = false;
     bench.roll("worker");
     bench.settle_at(2000);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 /// A job that holds pool night and failed in the middle of the control plane's update, in the world that `prepare` makes.

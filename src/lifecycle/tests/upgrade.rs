@@ -138,12 +138,7 @@ fn the_intent_is_on_record_before_the_write() {
 fn a_job_without_version_is_a_run_of_hooks_and_pools() {
     let mut bench = Bench::new(job("j", json!({"spec": {"desiredVersion": null}})));
     bench.settle_at(10);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
     assert!(bench.step("set-desired-update").is_none());
     assert_eq!(bench.desired(), None);
 }
@@ -295,12 +290,7 @@ fn a_pool_with_nothing_pending_is_not_held() {
     bench.complete();
     bench.pool_mut("night").status.as_mut().unwrap().machine_count = 0;
     bench.settle_at(120);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 #[test]
@@ -325,12 +315,7 @@ fn a_foreign_pause_is_left_alone_and_the_job_waits_at_its_end() {
     bench.pool_mut("worker").spec.paused = false;
     bench.roll("worker");
     bench.settle_at(200);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 #[test]
@@ -347,12 +332,7 @@ fn a_delay_that_is_taken_out_in_mid_run_gives_the_pool_back() {
     );
     bench.roll("night");
     bench.settle_at(200);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 #[test]
@@ -365,12 +345,7 @@ fn a_workflow_that_vanishes_after_its_last_step_does_not_matter() {
     bench.pool_mut("worker").spec.paused = false;
     bench.roll("worker");
     bench.settle_at(200);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
 }
 
 #[test]
@@ -429,12 +404,7 @@ fn hooks_run_once_and_an_ignored_failure_changes_nothing() {
     bench.accept();
     bench.complete();
     bench.settle_at(60);
-    assert_eq!(
-        bench.status().phase,
-        Some(JobPhase::Succeeded),
-        "{}",
-        bench.message()
-    );
+    bench.assert_succeeded();
     assert_eq!(bench.world.hook_jobs.len(), 3, "Finish ran");
     bench.end_hook_jobs("Failed");
     bench.settle_at(61);
