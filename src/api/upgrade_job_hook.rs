@@ -136,6 +136,17 @@ pub enum HookEvent {
 }
 
 impl HookEvent {
+    /// All of them, in the order of an upgrade.
+    pub const ALL: [Self; 7] = [
+        Self::Create,
+        Self::Start,
+        Self::UpgradeComplete,
+        Self::MachineConfigPoolUnpause,
+        Self::Success,
+        Self::Failure,
+        Self::Finish,
+    ];
+
     /// The event as resources spell it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -99,16 +99,7 @@ fn the_variables_have_the_values_shown() {
 #[test]
 fn every_event_label_and_finalizer_is_documented() {
     let documented: BTreeSet<_> = rows().into_iter().map(|(name, _)| name).collect();
-    let events = [
-        HookEvent::Create,
-        HookEvent::Start,
-        HookEvent::UpgradeComplete,
-        HookEvent::MachineConfigPoolUnpause,
-        HookEvent::Success,
-        HookEvent::Failure,
-        HookEvent::Finish,
-    ];
-    for event in events {
+    for event in HookEvent::ALL {
         let row = rows().into_iter().find(|(name, _)| *name == event.as_str());
         let (_, text) = row.unwrap_or_else(|| panic!("{event:?} is not documented"));
         assert_eq!(

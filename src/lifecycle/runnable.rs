@@ -15,16 +15,6 @@ use crate::{
     hooks::{job, select, tracker},
 };
 
-const EVENTS: [HookEvent; 7] = [
-    HookEvent::Create,
-    HookEvent::Start,
-    HookEvent::UpgradeComplete,
-    HookEvent::MachineConfigPoolUnpause,
-    HookEvent::Success,
-    HookEvent::Failure,
-    HookEvent::Finish,
-];
-
 /// Looks once; `false` while something has to be read first. An Abort hook that cannot run fails the job now; another one is
 /// tracked as failed.
 pub(super) fn check(draft: &mut Draft<'_>) -> bool {
@@ -35,7 +25,7 @@ pub(super) fn check(draft: &mut Draft<'_>) -> bool {
         return true;
     };
     let input = draft.input;
-    let hooks: Vec<(HookEvent, &UpgradeJobHook)> = EVENTS
+    let hooks: Vec<(HookEvent, &UpgradeJobHook)> = HookEvent::ALL
         .into_iter()
         .flat_map(|event| {
             let matching = select::matching(&input.world.hooks, input.job, event);
