@@ -13,6 +13,15 @@ pub fn line(text: &str, most: usize) -> String {
     }
 }
 
+/// Names in a line, so many at most: `a, b and 3 more`.
+pub fn names(all: &[String], most: usize) -> String {
+    let shown: Vec<&str> = all.iter().take(most).map(String::as_str).collect();
+    match all.len().saturating_sub(most) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 /// A time for people: local and in UTC, such as `Tue 2026-11-24 22:00 (Europe/Zurich) / 2026-11-24 21:00 UTC`.
 ///
 /// Seconds are shown where there are any. In UTC itself it is said once.

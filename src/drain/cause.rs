@@ -121,7 +121,7 @@ fn ending(pod: &Pod, ends_at: Timestamp, zone: &TimeZone, now: Timestamp) -> Why
     let when = text::time(ends_at, zone);
     if pod.has_ended || now >= ends_at {
         if !pod.finalizers.is_empty() {
-            let names = some(&pod.finalizers);
+            let names = text::names(&pod.finalizers, MAX_NAMES);
             return Why::new(
                 BlockerCause::Finalizer,
                 format!("kept by finalizer {names}"),
@@ -133,7 +133,7 @@ fn ending(pod: &Pod, ends_at: Timestamp, zone: &TimeZone, now: Timestamp) -> Why
                 BlockerCause::VolumeDetach,
                 format!(
                     "has ended, and {} is still in use on the node",
-                    some(&pod.volumes)
+                    text::names(&pod.volumes, MAX_NAMES)
                 ),
                 "see what the storage driver on the node says",
             );
@@ -161,7 +161,10 @@ fn by_budget(pod: &Pod, namespace: &Namespace) -> Option<Why> {
         let names: Vec<String> = mine.iter().map(|b| key(&b.name)).collect();
         return Some(Why::new(
             BlockerCause::SeveralPodDisruptionBudgets,
-            format!("never evicted: it has more than one PDB, {}", some(&names)),
+            format!(
+                "never evicted: it has more than one PDB, {}",
+                text::names(&names, MAX_NAMES)
+            ),
             "leave one PodDisruptionBudget that selects it",
         ));
     }
@@ -217,12 +220,4 @@ fn unknown(pod: &Pod, why: &str) -> Why {
             pod.namespace
         ),
     )
-}
-
-fn some(names: &[String]) -> String {
-    let shown: Vec<&str> = names.iter().take(MAX_NAMES).map(String::as_str).collect();
-    match names.len().saturating_sub(MAX_NAMES) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }

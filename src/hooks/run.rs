@@ -9,10 +9,13 @@ use super::{
     job::{self, BuildError},
     tracker,
 };
-use crate::api::{
-    UpgradeJob, UpgradeJobHook,
-    upgrade_job::{HookState, HookTracker},
-    upgrade_job_hook::FailurePolicy,
+use crate::{
+    api::{
+        UpgradeJob, UpgradeJobHook,
+        upgrade_job::{HookState, HookTracker},
+        upgrade_job_hook::FailurePolicy,
+    },
+    text,
 };
 
 /// What the Jobs need besides hook, event and job.
@@ -162,7 +165,10 @@ impl Progress {
                 verdict: HooksVerdict::Failed { message },
             };
         } else if !self.running.is_empty() {
-            let message = format!("waiting for hooks of {event}: {}", list(&self.running));
+            let message = format!(
+                "waiting for hooks of {event}: {}",
+                text::names(&self.running, LISTED)
+            );
             HooksVerdict::Running { message }
         } else {
             HooksVerdict::Done {
@@ -220,15 +226,6 @@ fn running(title: String, obstacle: &str) -> String {
 /// Names at most this many.
 const LISTED: usize = 5;
 
-fn list(items: &[String]) -> String {
-    let named: Vec<&str> = items.iter().take(LISTED).map(String::as_str).collect();
-    let more = items.len().saturating_sub(LISTED);
-    match more {
-        0 => named.join(", "),
-        _ => format!("{} and {more} more", named.join(", ")),
-    }
-}
-
 fn done(event: &str, complete: usize, ignored: &[String]) -> String {
     match (complete, ignored) {
         (0, []) => format!("no hooks to run at {event}"),
@@ -237,7 +234,7 @@ fn done(event: &str, complete: usize, ignored: &[String]) -> String {
             let count = failures.len();
             format!(
                 "hooks of {event}: {complete} done, {count} failed and ignored: {}",
-                list(failures)
+                text::names(failures, LISTED)
             )
         }
     }
