@@ -40,6 +40,10 @@ struct Live {
     plan: Plan,
 }
 
+fn stop(object: DynamicObject) -> Value {
+    Argo.stop(&object.into()).unwrap().patch
+}
+
 impl Live {
     /// Creates the workflow of a job that holds one pool. It has no UID, so nothing owns the workflow.
     async fn create(name: &str, version: &str) -> Self {
@@ -81,7 +85,7 @@ impl Live {
 
     async fn get(&self) -> (DynamicObject, Run) {
         let object = self.api.get(&self.name).await.unwrap();
-        let run = Argo.observe(&object, &self.plan);
+        let run = Argo.observe(&object.clone().into(), &self.plan);
         (object, run)
     }
 
@@ -116,10 +120,11 @@ impl Live {
             .collect();
         for _ in 0..20 {
             let (object, _) = self.get().await;
-            let patch = Argo
-                .report(&object, &self.plan, &reports, Timestamp::now())
-                .expect("nothing to report");
-            match self.patch(&patch).await {
+            let writes = Argo.report(&object.into(), &self.plan, &reports, Timestamp::now());
+            let [write] = writes.as_slice() else {
+                panic!("nothing to report, or too much: {writes:?}");
+            };
+            match self.patch(&write.patch).await {
                 Ok(_) => return,
                 Err(kube::Error::Api(e)) if e.code == 409 => {}
                 Err(other) => panic!("{other}"),
@@ -324,7 +329,7 @@ async fn nobody_resumes_the_whole_workflow_and_a_resumed_step_is_seen() {
         (node.phase, node.ended_by.as_deref()),
         (NodePhase::Succeeded, Some("admin"))
     );
-    live.patch(&Argo.stop(&live.get().await.0)).await.unwrap();
+    live.patch(&stop(live.get().await.0)).await.unwrap();
 }
 
 #[tokio::test]
@@ -335,13 +340,13 @@ async fn our_stop_ends_everything_and_a_persons_stop_runs_the_exit_part() {
     let stale = ours.get().await.0;
     ours.report(&[("hooks-start", Report::Message("at work".to_owned()))])
         .await;
-    let refused = ours.patch(&Argo.stop(&stale)).await.unwrap_err();
+    let refused = ours.patch(&stop(stale)).await.unwrap_err();
     assert!(
         matches!(&refused, kube::Error::Api(e) if e.code == 409),
         "{refused}"
     );
     let now = ours.get().await.0;
-    ours.patch(&Argo.stop(&now)).await.unwrap();
+    ours.patch(&stop(now)).await.unwrap();
     let run = ours.wait("ended", |run| run.finished).await;
     assert_eq!(
         (run.phase.as_str(), run.stop),

@@ -22,11 +22,15 @@ spec:
 ";
 
 fn render(text: &str) -> assert_cmd::assert::Assert {
+    render_for("argo", text)
+}
+
+fn render_for(engine: &str, text: &str) -> assert_cmd::assert::Assert {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("job.yaml"), text).unwrap();
     let mut command = Command::cargo_bin("upgrade-operator").unwrap();
     command
-        .args(["render", "--engine", "argo", "-f"])
+        .args(["render", "--engine", engine, "-f"])
         .arg(folder.path())
         .assert()
 }
@@ -40,6 +44,16 @@ fn a_workflow_goes_to_standard_output() {
     assert_eq!(
         workflow["metadata"]["name"],
         "cluster-upgrade-1795554000-ef11c47-run-1"
+    );
+}
+
+#[test]
+fn so_does_a_pipeline_run() {
+    let output = render_for("tekton", JOB).success().get_output().clone();
+    let run: Value = serde_yaml::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&run["apiVersion"], &run["kind"]),
+        (&"tekton.dev/v1".into(), &"PipelineRun".into())
     );
 }
 

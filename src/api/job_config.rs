@@ -135,6 +135,18 @@ pub enum EngineChoice {
     Embedded,
 }
 
+impl EngineChoice {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Argo => "argo",
+            Self::Tekton => "tekton",
+            Self::Embedded => "embedded",
+        }
+    }
+}
+
 impl JobConfig {
     /// How long after `startAfter` the job fails when it is not done. Default 12h.
     pub fn upgrade_timeout(&self) -> SignedDuration {

@@ -15,9 +15,10 @@ use super::{
 use crate::{
     api::{UpgradeJob, UpgradeJobHook, job_config::WorkflowConfig},
     engine::{
-        self, Engine, RenderError, RunContext, TEMPLATE_KEY, Templates,
+        self, Engine, RenderError, RunContext, Templates,
         argo::Argo,
         native::{Lookup, TemplateKey},
+        tekton::Tekton,
     },
     openshift::machine_config_pool::MachineConfigPool,
     plan::build,
@@ -49,12 +50,15 @@ pub struct Args {
 pub enum RenderEngine {
     /// Argo Workflows.
     Argo,
+    /// Tekton Pipelines.
+    Tekton,
 }
 
 impl RenderEngine {
     fn engine(self) -> &'static dyn Engine {
         match self {
             Self::Argo => &Argo,
+            Self::Tekton => &Tekton,
         }
     }
 }
@@ -84,13 +88,15 @@ pub enum Error {
     },
     /// The job wants a template that is not there.
     #[error(
-        "UpgradeJob {job} takes its workflow template from ConfigMap {config_map}, key {TEMPLATE_KEY}: add a file with it"
+        "UpgradeJob {job} takes its workflow template from ConfigMap {config_map}, key {key}: add a file with it"
     )]
     NoTemplate {
         /// Name of the job.
         job: String,
         /// Name of the ConfigMap.
         config_map: String,
+        /// The key.
+        key: &'static str,
     },
     /// The workflow cannot be rendered.
     #[error("UpgradeJob {job}: {source}")]
@@ -130,10 +136,11 @@ fn workflow(manifests: &Manifests, args: &Args) -> Result<DynamicObject, Error> 
     let templates = templates(manifests, &job);
     let config = job.spec.config.workflow.clone().unwrap_or_default();
     let plan = build::main_plan(&job, &hooks, &pools, 1);
+    let engine = args.engine.engine();
     let context = RunContext {
         job: &job,
         name: engine::run_name(&job, plan.run),
-        template: template(manifests, &job, &config)?,
+        template: template(manifests, &job, &config, engine.template_key())?,
         config,
         default_service_account: None,
         active_deadline_seconds: engine::active_deadline_seconds(&job),
@@ -141,8 +148,7 @@ fn workflow(manifests: &Manifests, args: &Args) -> Result<DynamicObject, Error> 
         templates: &templates,
     };
     let name = job.name_any();
-    args.engine
-        .engine()
+    engine
         .render(&plan, &context)
         .map_err(|source| Error::Render { job: name, source })
 }
@@ -198,6 +204,7 @@ fn template(
     manifests: &Manifests,
     job: &UpgradeJob,
     config: &WorkflowConfig,
+    key: &'static str,
 ) -> Result<Option<String>, Error> {
     let Some(reference) = &config.template else {
         return Ok(None);
@@ -206,10 +213,11 @@ fn template(
     let text = config_maps
         .into_iter()
         .filter(|c| c.name_any() == reference.name && c.namespace() == job.namespace())
-        .find_map(|c| c.data?.remove(TEMPLATE_KEY));
+        .find_map(|c| c.data?.remove(key));
     text.map(Some).ok_or_else(|| Error::NoTemplate {
         job: job.name_any(),
         config_map: reference.name.clone(),
+        key,
     })
 }
 
@@ -330,7 +338,8 @@ spec: {events: [Start]}
             .replace("  entrypoint: main", "  priority: 7\n  entrypoint: main")
             .replace('\n', "\n    ");
         let config_map = format!(
-            "\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: own, namespace: upgrades}}\ndata:\n  {TEMPLATE_KEY}: |\n    {indented}\n"
+            "\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: own, namespace: upgrades}}\ndata:\n  {key}: |\n    {indented}\n",
+            key = Argo.template_key()
         );
         let yaml = run_on(&[&job, &config_map], &[]).unwrap();
         assert!(yaml.contains("priority: 7"), "{yaml}");

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::calls::{CallError, call};
 use crate::{
     api::{UpgradeJob, UpgradeJobHook, annotations, finalizers, upgrade_job::PauseReason},
+    engine::{Place, Write},
     hooks::{select, tracker},
     openshift::{
         cluster_version::{self, ClusterVersion},
@@ -275,19 +276,22 @@ impl Effects<'_> {
         Ok(())
     }
 
-    /// Patches a workflow.
-    pub async fn patch_workflow(
-        &self,
-        object: &DynamicObject,
-        api: &Api<DynamicObject>,
-        patch: Value,
-    ) -> Result<(), CallError> {
-        let name = object.name_any();
-        call(
-            format!("write to workflow {name}"),
-            api.patch(&name, &params(), &Patch::Merge(patch)),
-        )
-        .await
+    /// Writes to an object of the job's workflow.
+    pub async fn write_workflow(&self, write: &Write) -> Result<(), CallError> {
+        let Write {
+            resource,
+            name,
+            place,
+            patch,
+        } = write;
+        let namespace = self.job.namespace().unwrap_or_default();
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, resource);
+        let attempt = format!("write to {} {name}", resource.kind);
+        let (params, patch) = (params(), Patch::Merge(patch));
+        match place {
+            Place::Object => call(attempt, api.patch(name, &params, &patch)).await,
+            Place::Status => call(attempt, api.patch_status(name, &params, &patch)).await,
+        }
         .map(drop)
     }
 }

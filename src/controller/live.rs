@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     api::{cluster_version::ClusterVersion as ManagedClusterVersion, labels},
+    engine::{Engine, Workflow},
     openshift::{cluster_operator::ClusterOperator, cluster_version, machine_config_pool::MachineConfigPool},
     unreadable::Unreadable,
     world::World,
@@ -154,13 +155,28 @@ fn sorted<K: ResourceExt>(mut all: Vec<K>) -> Vec<K> {
     all
 }
 
-/// The workflow of this name.
+/// The workflow of this name, with the objects of its steps.
 pub async fn workflow(
     client: &Client,
     namespace: &str,
-    resource: &ApiResource,
+    engine: &dyn Engine,
     name: &str,
-) -> Result<Option<DynamicObject>, CallError> {
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
-    found(format!("read workflow {name}"), api.get(name)).await
+) -> Result<Option<Workflow>, CallError> {
+    let api = |kind: &ApiResource| Api::<DynamicObject>::namespaced_with(client.clone(), namespace, kind);
+    let read = format!("read workflow {name}");
+    let Some(object) = found(read, api(&engine.resource()).get(name)).await? else {
+        return Ok(None);
+    };
+    let (Some(kind), Some(label)) = (engine.step_resource(), engine.step_label()) else {
+        return Ok(Some(object.into()));
+    };
+    let list = ListParams::default()
+        .limit(LIMIT)
+        .labels(&format!("{label}={name}"));
+    let attempt = format!("list the steps of workflow {name}");
+    let steps = call(attempt, api(&kind).list(&list)).await?;
+    Ok(Some(Workflow {
+        object,
+        steps: sorted(steps.items),
+    }))
 }

@@ -31,7 +31,7 @@ mod workflows;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use kube::{Client, ResourceExt, api::ApiResource};
+use kube::{Client, ResourceExt};
 use tokio::{
     sync::{Notify, oneshot, watch},
     task::JoinSet,
@@ -55,8 +55,6 @@ pub struct Context {
     pub stores: Stores,
     /// The operator's settings.
     pub settings: Settings,
-    /// The kind of the engine's workflows.
-    pub workflows: ApiResource,
     /// The clock.
     pub clock: Clock,
     clocks: Clocks,
@@ -111,12 +109,6 @@ const COMPARE_CLOCKS: Duration = Duration::from_secs(60);
 /// Changes that come together are looked at together.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The kind of Argo's workflows.
-pub fn argo_workflows() -> ApiResource {
-    use crate::engine::Engine;
-    crate::engine::argo::Argo.resource()
-}
-
 /// Watches and reconciles until `shutdown` completes. `stores` are filled, for others to look at as well; `ready` is told what
 /// is missing, or `None` once nothing is.
 ///
@@ -137,8 +129,7 @@ pub async fn run(
     let client = clocks.watch(&client);
     let (stop, election) = Election::start(&client, &settings, clock);
     let client = election.gate.guard(&client);
-    let workflows = argo_workflows();
-    stores.start(&client, &settings, &workflows, &changed, &mut tasks);
+    stores.start(&client, &settings, &changed, &mut tasks);
     let (tell, peer) = watch::channel(peer::unknown());
     let watch_config = stores::watch_config(&settings).watch;
     tasks.spawn(peer::watch(
@@ -157,7 +148,6 @@ pub async fn run(
         client,
         stores,
         settings,
-        workflows,
         clock,
         clocks,
         peer,

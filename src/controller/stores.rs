@@ -18,9 +18,10 @@ use super::{
 use crate::{
     api::{
         NodeForceDrain, UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
-        cluster_version::ClusterVersion as ManagedClusterVersion, labels,
+        cluster_version::ClusterVersion as ManagedClusterVersion, job_config::EngineChoice, labels,
     },
     drain,
+    engine::{self, Engine, Installed, Workflow},
     metrics::Family,
     openshift::{
         cluster_operator::ClusterOperator,
@@ -59,7 +60,25 @@ pub struct Stores {
     pub(super) forced: Counts,
     machines: Mirror<MachineView>,
     topology: Mirror<String>,
-    pub(super) workflows: Mirror<DynamicObject>,
+    argo: EngineObjects,
+    tekton: EngineObjects,
+}
+
+/// The objects of an engine that belong to our jobs.
+#[derive(Clone, Default)]
+struct EngineObjects {
+    workflows: Mirror<DynamicObject>,
+    /// Those of their steps, where the engine makes such.
+    steps: Mirror<DynamicObject>,
+}
+
+impl EngineObjects {
+    /// The mirrors of an engine with the kinds that they are of.
+    fn kinds(&self, engine: &dyn Engine) -> Vec<(ApiResource, Mirror<DynamicObject>)> {
+        let steps = engine.step_resource().map(|kind| (kind, self.steps.clone()));
+        let workflows = (engine.resource(), self.workflows.clone());
+        std::iter::once(workflows).chain(steps).collect()
+    }
 }
 
 /// One constructor for all watch configurations.
@@ -124,12 +143,11 @@ pub(super) fn readable<K>(
 }
 
 impl Stores {
-    /// Starts all watches in `tasks`; `changed` is notified after every change. `workflows` is the engine's kind.
+    /// Starts all watches in `tasks`; `changed` is notified after every change.
     pub fn start(
         &self,
         client: &Client,
         settings: &Settings,
-        workflows: &ApiResource,
         changed: &Arc<Notify>,
         tasks: &mut JoinSet<()>,
     ) {
@@ -210,13 +228,47 @@ impl Stores {
         };
         let jobs = Api::namespaced(c(), namespace);
         tasks.spawn(watch(jobs, of_hooks, stores.hook_jobs.clone(), n(), clear));
-        let of_jobs = config().labels(labels::UPGRADE_JOB_UID);
-        let workflows = Api::namespaced_with(c(), namespace, workflows);
-        let clear = |mut o: DynamicObject| {
-            o.metadata.managed_fields = None;
-            Some(o)
+        for (kind, mirror) in stores.engine_kinds() {
+            let of_jobs = config().labels(labels::UPGRADE_JOB_UID);
+            let api = Api::namespaced_with(c(), namespace, &kind);
+            let clear = |mut o: DynamicObject| {
+                o.metadata.managed_fields = None;
+                Some(o)
+            };
+            tasks.spawn(watch(api, of_jobs, mirror, n(), clear));
+        }
+    }
+
+    fn engine_objects(&self, engine: EngineChoice) -> Option<&EngineObjects> {
+        match engine {
+            EngineChoice::Argo => Some(&self.argo),
+            EngineChoice::Tekton => Some(&self.tekton),
+            EngineChoice::Embedded | EngineChoice::Auto => None,
+        }
+    }
+
+    /// All kinds of all engines, with their mirrors.
+    fn engine_kinds(&self) -> Vec<(ApiResource, Mirror<DynamicObject>)> {
+        [EngineChoice::Argo, EngineChoice::Tekton]
+            .into_iter()
+            .filter_map(|choice| Some((engine::of(choice)?, self.engine_objects(choice)?)))
+            .flat_map(|(engine, objects)| objects.kinds(engine))
+            .collect()
+    }
+
+    /// Which engines there are: those whose kinds can all be watched.
+    pub fn installed(&self) -> Installed {
+        let is_known = |choice: EngineChoice| {
+            let kinds = engine::of(choice).zip(self.engine_objects(choice));
+            kinds.is_some_and(|(engine, objects)| {
+                let mut kinds = objects.kinds(engine).into_iter();
+                kinds.all(|(_, mirror)| mirror.knowledge() == Knowledge::Known)
+            })
         };
-        tasks.spawn(watch(workflows, of_jobs, stores.workflows.clone(), n(), clear));
+        Installed {
+            argo: is_known(EngineChoice::Argo),
+            tekton: is_known(EngineChoice::Tekton),
+        }
     }
 
     /// The first kind that is not known yet, or that must be there and is not; `None` when decisions can be made.
@@ -242,7 +294,6 @@ impl Stores {
             ("MachineConfigPool", self.pools.knowledge()),
             ("MachineConfig", self.rendered.knowledge()),
             ("Infrastructure", self.topology.knowledge()),
-            ("Workflow", self.workflows.knowledge()),
             ("NodeForceDrain", self.force_drains.knowledge()),
         ];
         for (kind, knowledge) in needed {
@@ -254,8 +305,13 @@ impl Stores {
                 }
             }
         }
+        let of_engines = self.engine_kinds();
+        let of_engines = of_engines
+            .iter()
+            .map(|(kind, mirror)| (kind.kind.as_str(), mirror.knowledge()));
         optional
             .into_iter()
+            .chain(of_engines)
             .find(|(_, knowledge)| *knowledge == Knowledge::Unknown)
             .map(|(kind, _)| format!("{kind} is not listed yet"))
     }
@@ -304,7 +360,15 @@ impl Stores {
     }
 
     /// The workflow of this name.
-    pub fn workflow(&self, name: &str) -> Option<DynamicObject> {
-        self.workflows.get(name)
+    pub fn workflow(&self, engine: EngineChoice, name: &str) -> Option<Workflow> {
+        let objects = self.engine_objects(engine)?;
+        let object = objects.workflows.get(name)?;
+        let label = engine::of(engine)?.step_label();
+        let of_workflow = |step: &DynamicObject| {
+            label.is_some_and(|label| step.labels().get(label).is_some_and(|l| l == name))
+        };
+        let mut steps = objects.steps.all();
+        steps.retain(of_workflow);
+        Some(Workflow { object, steps })
     }
 }

@@ -8,7 +8,6 @@ use kube::{
     Api, ResourceExt,
     api::{DynamicObject, PostParams},
 };
-use serde_json::Value;
 
 use super::{
     Context,
@@ -17,7 +16,6 @@ use super::{
     effects::Effects,
     events, in_future, live,
     live_texts::LiveTexts,
-    mirror::Knowledge,
     prometheus::Asker,
     workflows,
 };
@@ -28,8 +26,9 @@ use crate::{
     },
     drain::Finding,
     engine::{
-        Engine, Report, RunContext, TEMPLATE_KEY, Templates, active_deadline_seconds, argo::Argo, embedded,
+        self, Engine, Report, RunContext, Templates, Workflow, Write, active_deadline_seconds, embedded,
     },
+    hooks::select,
     lifecycle::{self, Decision, EngineState, Input, Notice, RunState, Stage},
     plan::Plan,
     steps::Action,
@@ -61,7 +60,7 @@ pub async fn reconcile(
         .status
         .as_ref()
         .and_then(|s| s.workflow.as_ref())
-        .and_then(|w| ctx.stores.workflow(&w.name));
+        .and_then(|w| ctx.stores.workflow(w.engine, &w.name));
     let mut scene = Pass {
         ctx,
         world,
@@ -83,11 +82,10 @@ pub async fn reconcile(
     let Some(job) = fresh.job(&job.name_any()).cloned() else {
         return Ok(None);
     };
-    let workflow = match job.status.as_ref().and_then(|s| s.workflow.as_ref()) {
-        Some(w) if w.engine != EngineChoice::Embedded => {
-            live::workflow(&ctx.client, &settings.namespace, &ctx.workflows, &w.name).await?
-        }
-        Some(_) | None => None,
+    let recorded = job.status.as_ref().and_then(|s| s.workflow.as_ref());
+    let workflow = match recorded.and_then(|w| Some((engine::of(w.engine)?, &w.name))) {
+        Some((engine, name)) => live::workflow(&ctx.client, &settings.namespace, engine, name).await?,
+        None => None,
     };
     let mut pass = Pass {
         ctx,
@@ -123,7 +121,7 @@ struct Pass<'a> {
     ctx: &'a Context,
     world: &'a World,
     job: &'a UpgradeJob,
-    workflow: Option<DynamicObject>,
+    workflow: Option<Workflow>,
     /// Those that the decision asked for.
     templates: Templates,
 }
@@ -194,18 +192,26 @@ impl Pass<'_> {
             .plan
             .as_ref()
             .and_then(|p| Plan::from_value(p).ok());
-        let (Some(object), Some(plan)) = (&self.workflow, plan) else {
+        let (Some((engine, workflow)), Some(plan)) = (self.workflow(), plan) else {
             decision.reports.clear();
             return;
         };
         let now = self.ctx.now();
-        decision
-            .reports
-            .retain(|r| Argo.report(object, &plan, std::slice::from_ref(r), now).is_some());
+        decision.reports.retain(|r| {
+            !engine
+                .report(workflow, &plan, std::slice::from_ref(r), now)
+                .is_empty()
+        });
     }
 
     fn uid(&self) -> String {
         self.job.metadata.uid.clone().unwrap_or_default()
+    }
+
+    /// The job's workflow with its engine.
+    fn workflow(&self) -> Option<(&'static dyn Engine, &Workflow)> {
+        let recorded = self.job.status.as_ref()?.workflow.as_ref()?;
+        Some((engine::of(recorded.engine)?, self.workflow.as_ref()?))
     }
 
     fn is_embedded(&self) -> bool {
@@ -226,9 +232,10 @@ impl Pass<'_> {
                 run: Box::new(embedded::observe(plan, status)),
             };
         }
-        let (Some(object), Some(plan)) = (&self.workflow, plan) else {
+        let (Some((engine, workflow)), Some(plan)) = (self.workflow(), plan) else {
             return RunState::Absent;
         };
+        let object = &workflow.object;
         if object.labels().get(labels::UPGRADE_JOB_UID) != self.job.metadata.uid.as_ref() {
             return RunState::Foreign;
         }
@@ -245,7 +252,7 @@ impl Pass<'_> {
         }
         RunState::Present {
             uid,
-            run: Box::new(Argo.observe(object, &plan)),
+            run: Box::new(engine.observe(workflow, &plan)),
         }
     }
 
@@ -254,20 +261,18 @@ impl Pass<'_> {
         let status = self.job.status.as_ref();
         let begun = status.and_then(|s| s.workflow.as_ref()).map(|w| w.engine);
         let configured = self.job.spec.config.engine().unwrap_or(self.ctx.settings.engine);
-        let argo_is_there = self.ctx.stores.workflows.knowledge() == Knowledge::Known;
-        match begun.unwrap_or(configured) {
-            EngineChoice::Auto if !argo_is_there => embedded_engine(),
-            EngineChoice::Auto | EngineChoice::Argo if argo_is_there => EngineState::Ready {
-                engine: EngineChoice::Argo,
-                api_version: Some(self.ctx.workflows.api_version.clone()),
-                kind: Some(self.ctx.workflows.kind.clone()),
-            },
-            EngineChoice::Auto | EngineChoice::Argo => EngineState::Missing(
-                "engine argo is not installed (the API server has no kind Workflow of argoproj.io): install Argo Workflows"
-                    .to_owned(),
-            ),
-            EngineChoice::Embedded => embedded_engine(),
-            EngineChoice::Tekton => EngineState::Missing("engine tekton is not supported by this version".to_owned()),
+        let hooks = select::of_job(&self.world.hooks, self.job);
+        let installed = self.ctx.stores.installed();
+        match engine::choose(begun.unwrap_or(configured), installed, &hooks) {
+            Err(why) => EngineState::Missing(why),
+            Ok(engine) => {
+                let resource = engine::of(engine).map(Engine::resource);
+                EngineState::Ready {
+                    engine,
+                    api_version: resource.as_ref().map(|r| r.api_version.clone()),
+                    kind: resource.map(|r| r.kind),
+                }
+            }
         }
     }
 
@@ -299,8 +304,10 @@ impl Pass<'_> {
         for action in actions {
             let result = match action {
                 Action::CreateWorkflow => self.create_workflow(&effects.job).await,
-                Action::StopWorkflow => self.patch_workflow(&effects, |w| Argo.stop(w)).await,
-                Action::EndMainPart => self.patch_workflow(&effects, |w| Argo.end_main_part(w)).await,
+                Action::StopWorkflow => write(&effects, self.workflow().and_then(|(e, w)| e.stop(w))).await,
+                Action::EndMainPart => {
+                    write(&effects, self.workflow().and_then(|(e, w)| e.end_main_part(w))).await
+                }
                 Action::SetDesiredUpdate(_)
                 | Action::WithdrawDesiredUpdate { .. }
                 | Action::PausePool { .. }
@@ -369,23 +376,18 @@ impl Pass<'_> {
         events::publish(&self.ctx.client, self.job, &[notice], self.ctx.now()).await;
     }
 
-    fn workflow_api(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(
-            self.ctx.client.clone(),
-            &self.ctx.settings.namespace,
-            &self.ctx.workflows,
-        )
-    }
-
     async fn create_workflow(&self, job: &UpgradeJob) -> Result<(), Error> {
         let status = job.status.clone().unwrap_or_default();
         let (Some(plan), Some(workflow)) = (&status.plan, &status.workflow) else {
             return Ok(());
         };
+        let Some(engine) = engine::of(workflow.engine) else {
+            return Ok(());
+        };
         let plan = Plan::from_value(plan)?;
         let config = job.spec.config.workflow.clone().unwrap_or_default();
         let template = match &config.template {
-            Some(reference) => Some(self.template(&reference.name).await?),
+            Some(reference) => Some(self.template(&reference.name, engine.template_key()).await?),
             None => None,
         };
         let templates = workflows::templates_of(
@@ -405,28 +407,26 @@ impl Pass<'_> {
             hooks: &self.world.hooks,
             templates: &templates,
         };
-        match self.create(&plan, &context).await {
+        match self.create(engine, &plan, &context).await {
             Err(Error::Call(error)) if error.is_invalid() && !templates.0.is_empty() => {
                 // What hooks brought along must not keep the upgrade: it goes without, and each hook says why.
                 let context = RunContext {
                     templates: &templates.refused(&error.refusal().unwrap_or_default()),
                     ..context
                 };
-                self.create(&plan, &context).await
+                self.create(engine, &plan, &context).await
             }
             result => result,
         }
     }
 
-    async fn create(&self, plan: &Plan, context: &RunContext<'_>) -> Result<(), Error> {
-        let object = Argo.render(plan, context)?;
+    async fn create(&self, engine: &dyn Engine, plan: &Plan, context: &RunContext<'_>) -> Result<(), Error> {
+        let object = engine.render(plan, context)?;
+        let namespace = &self.ctx.settings.namespace;
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.ctx.client.clone(), namespace, &engine.resource());
         let attempt = format!("create workflow {}", context.name);
-        match call(
-            attempt,
-            self.workflow_api().create(&PostParams::default(), &object),
-        )
-        .await
-        {
+        match call(attempt, api.create(&PostParams::default(), &object)).await {
             // Ours from before a crash, or a stranger's: the next look tells.
             Err(error) if error.is_already_exists() => Ok(()),
             Ok(_) => Ok(()),
@@ -434,7 +434,7 @@ impl Pass<'_> {
         }
     }
 
-    async fn template(&self, name: &str) -> Result<String, Error> {
+    async fn template(&self, name: &str, key: &'static str) -> Result<String, Error> {
         let api: Api<k8s_openapi::api::core::v1::ConfigMap> =
             Api::namespaced(self.ctx.client.clone(), &self.ctx.settings.namespace);
         let map = call(
@@ -443,24 +443,11 @@ impl Pass<'_> {
         )
         .await?;
         map.data
-            .and_then(|mut data| data.remove(TEMPLATE_KEY))
+            .and_then(|mut data| data.remove(key))
             .ok_or_else(|| Error::TemplateMissing {
                 name: name.to_owned(),
+                key,
             })
-    }
-
-    async fn patch_workflow(
-        &self,
-        effects: &Effects<'_>,
-        patch: impl Fn(&DynamicObject) -> Value,
-    ) -> Result<(), Error> {
-        let Some(object) = &self.workflow else {
-            return Ok(());
-        };
-        effects
-            .patch_workflow(object, &self.workflow_api(), patch(object))
-            .await?;
-        Ok(())
     }
 
     async fn report(
@@ -476,27 +463,28 @@ impl Pass<'_> {
             .and_then(|s| s.plan.as_ref())
             .map(Plan::from_value)
             .transpose()?;
-        let (Some(object), Some(plan)) = (&self.workflow, plan) else {
+        let (Some((engine, workflow)), Some(plan)) = (self.workflow(), plan) else {
             return Ok(());
         };
         // What a pod refers to is there before the pod is.
-        let (reports, failed) = workflows::create_environments(effects, object, reports).await;
+        let (reports, mut failed) = workflows::create_environments(effects, &workflow.object, reports).await;
         let now = self.ctx.now();
-        if let Some(patch) = Argo.report(object, &plan, &reports, now) {
-            effects
-                .patch_workflow(object, &self.workflow_api(), patch)
-                .await?;
-            texts.reported(self.job, now);
+        for write in engine.report(workflow, &plan, &reports, now) {
+            // Each stands for itself: a step that somebody else wrote to must not keep the others waiting.
+            match effects.write_workflow(&write).await {
+                Ok(()) => texts.reported(self.job, now),
+                Err(error) => drop(failed.get_or_insert(error)),
+            }
         }
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
-fn embedded_engine() -> EngineState {
-    EngineState::Ready {
-        engine: EngineChoice::Embedded,
-        api_version: None,
-        kind: None,
+/// Writes to a workflow, if there is something to write.
+async fn write(effects: &Effects<'_>, write: Option<Write>) -> Result<(), Error> {
+    match write {
+        Some(write) => Ok(effects.write_workflow(&write).await?),
+        None => Ok(()),
     }
 }
 
@@ -508,15 +496,17 @@ pub enum Error {
     Call(#[from] CallError),
     /// The workflow cannot be rendered.
     #[error(transparent)]
-    Render(#[from] crate::engine::RenderError),
+    Render(#[from] engine::RenderError),
     /// The stored plan cannot be read.
     #[error(transparent)]
     Plan(#[from] crate::plan::BadPlan),
     /// The ConfigMap of the template lacks its key.
-    #[error("ConfigMap {name} has no key {TEMPLATE_KEY} with the workflow template")]
+    #[error("ConfigMap {name} has no key {key} with the workflow template")]
     TemplateMissing {
         /// Name of the ConfigMap.
         name: String,
+        /// The key.
+        key: &'static str,
     },
 }
 

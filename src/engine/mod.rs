@@ -3,9 +3,18 @@
 //! An engine is three pure functions. Reading and writing the objects is shared, in `controller/`.
 
 pub mod argo;
+mod choice;
+mod describe;
 pub mod embedded;
+#[cfg(test)]
+mod fixtures;
+mod identity;
 pub mod native;
+pub mod tekton;
 pub mod template;
+mod text;
+mod values;
+mod workflow;
 
 use std::collections::BTreeMap;
 
@@ -14,7 +23,6 @@ use kube::{
     ResourceExt,
     api::{ApiResource, DynamicObject},
 };
-use serde_json::Value;
 
 use crate::{
     api::{
@@ -25,10 +33,9 @@ use crate::{
     plan::{Plan, RunKind},
 };
 
+pub use choice::{Installed, choose};
 pub use native::{Native, Start, Templates};
-
-/// Key of a user's own template in the ConfigMap that `config.workflow.template` names.
-pub const TEMPLATE_KEY: &str = "upgrade-workflow.yaml.hbs";
+pub use workflow::{Place, Workflow, Write};
 
 /// How long after `upgradeTimeout` an engine may end a workflow by itself. A long time: the deadline is for the case that
 /// the operator is gone for good, the timeout may be raised in mid-run, and a run may end later than its job.
@@ -156,35 +163,55 @@ pub trait Engine: Send + Sync {
     /// Which engine this is; never `Auto`.
     fn kind(&self) -> EngineChoice;
 
+    /// The engine's own name, for people.
+    fn title(&self) -> &'static str;
+
+    /// Key of a user's own template in the ConfigMap that `config.workflow.template` names.
+    fn template_key(&self) -> &'static str;
+
     /// The kind of its workflow objects.
     fn resource(&self) -> ApiResource;
+
+    /// The kind of the objects that it makes of the steps, if it makes such; see [`Workflow::steps`].
+    fn step_resource(&self) -> Option<ApiResource>;
+
+    /// The label by which the objects of the steps name their workflow.
+    fn step_label(&self) -> Option<&'static str>;
 
     /// The workflow object of a plan. It contains every step of the plan, is owned by the job, and carries the labels
     /// [`crate::api::labels::UPGRADE_JOB`] and [`crate::api::labels::UPGRADE_JOB_UID`].
     fn render(&self, plan: &Plan, context: &RunContext<'_>) -> Result<DynamicObject, RenderError>;
 
-    /// What the object shows.
-    fn observe(&self, object: &DynamicObject, plan: &Plan) -> Run;
+    /// What the workflow shows.
+    fn observe(&self, workflow: &Workflow, plan: &Plan) -> Run;
 
-    /// One merge patch for all reports on an object, guarded by its resourceVersion; `None` if there is nothing to say
-    /// (the node has ended, or the text is already there).
+    /// The writes for all reports, each guarded by the resourceVersion of its object; none if there is nothing to say (the
+    /// node has ended, or the text is already there).
     fn report(
         &self,
-        object: &DynamicObject,
+        workflow: &Workflow,
         plan: &Plan,
         reports: &[(String, Report)],
         now: Timestamp,
-    ) -> Option<Value>;
+    ) -> Vec<Write>;
 
-    /// A merge patch that stops the workflow without running its exit part, guarded by its resourceVersion.
-    fn stop(&self, object: &DynamicObject) -> Value;
+    /// Stops the workflow without running its exit part.
+    fn stop(&self, workflow: &Workflow) -> Option<Write>;
 
-    /// A merge patch that ends what still runs of the main part, so that the exit part begins, guarded by its
-    /// resourceVersion.
-    fn end_main_part(&self, object: &DynamicObject) -> Value;
+    /// Ends what still runs of the main part, so that the exit part begins.
+    fn end_main_part(&self, workflow: &Workflow) -> Option<Write>;
 
     /// Why this engine cannot run a hook that is made of a reusable template; `None` if it can.
     fn problem_of(&self, hook: &UpgradeJobHook, templates: &Templates) -> Option<String>;
+}
+
+/// The engine of this choice; `None` for those that have no objects of their own.
+pub fn of(choice: EngineChoice) -> Option<&'static dyn Engine> {
+    match choice {
+        EngineChoice::Argo => Some(&argo::Argo),
+        EngineChoice::Tekton => Some(&tekton::Tekton),
+        EngineChoice::Embedded | EngineChoice::Auto => None,
+    }
 }
 
 /// A workflow that cannot be rendered.

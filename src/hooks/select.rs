@@ -24,6 +24,11 @@ pub fn matching<'a>(
     }))
 }
 
+/// The hooks for `job`, at any event, sorted by name.
+pub fn of_job<'a>(hooks: &'a [UpgradeJobHook], job: &UpgradeJob) -> Vec<&'a UpgradeJobHook> {
+    sorted(hooks.iter().filter(|h| is_for(h, job)))
+}
+
 /// The `run: Next` hooks that `job` has to claim when it starts, sorted by name; see [`claim_by`].
 pub fn claims<'a>(hooks: &'a [UpgradeJobHook], job: &UpgradeJob) -> Vec<&'a UpgradeJobHook> {
     sorted(

@@ -13,7 +13,7 @@ use kube::{
 };
 use openshift_upgrade_operator::{
     api::{UpgradeJob, UpgradeJobHook, job_config::WorkflowConfig},
-    engine::{Engine, NodePhase, Report, RunContext, argo::Argo, native::NO_TEMPLATES},
+    engine::{Engine, NodePhase, Report, RunContext, Write, argo::Argo, native::NO_TEMPLATES},
     openshift::machine_config_pool::MachineConfigPool,
     plan::{Plan, build},
 };
@@ -397,11 +397,13 @@ impl Stage<'_> {
     async fn make(&self, doing: &Move) {
         for _ in 0..50 {
             let object = self.get().await;
+            let write = |write: Option<Write>| write.expect("nothing to report").patch;
             let patch = match doing {
-                Move::Report(reports) => Argo
-                    .report(&object, &self.play.plan, reports, Timestamp::now())
-                    .expect("nothing to report"),
-                Move::Stop => Argo.stop(&object),
+                Move::Report(reports) => write(
+                    Argo.report(&object.into(), &self.play.plan, reports, Timestamp::now())
+                        .pop(),
+                ),
+                Move::Stop => write(Argo.stop(&object.into())),
                 Move::Spec(spec) => {
                     json!({"metadata": {"resourceVersion": object.metadata.resource_version}, "spec": spec})
                 }
@@ -425,7 +427,7 @@ impl Stage<'_> {
         let (mut version, mut quiet) = (None, 0);
         for _ in 0..900 {
             let object = self.get().await;
-            let run = Argo.observe(&object, &self.play.plan);
+            let run = Argo.observe(&object.clone().into(), &self.play.plan);
             let running = run.nodes.iter().filter(|n| n.phase == NodePhase::Running);
             let mut running: Vec<&str> = running.map(|n| n.step.as_str()).collect();
             running.sort_unstable();

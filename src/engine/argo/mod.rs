@@ -5,7 +5,6 @@
 //! read in its source, v4.1.4.
 
 mod check;
-mod describe;
 mod inline;
 mod native;
 mod object;
@@ -25,7 +24,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    Engine, RenderError, Report, Run, RunContext,
+    Engine, Place, RenderError, Report, Run, RunContext, Workflow, Write,
     native::{TemplateKey, Templates},
 };
 use crate::{
@@ -46,6 +45,14 @@ impl Engine for Argo {
         EngineChoice::Argo
     }
 
+    fn title(&self) -> &'static str {
+        "Argo Workflows"
+    }
+
+    fn template_key(&self) -> &'static str {
+        "upgrade-workflow.yaml.hbs"
+    }
+
     fn resource(&self) -> ApiResource {
         ApiResource::from_gvk_with_plural(
             &GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Workflow"),
@@ -53,37 +60,46 @@ impl Engine for Argo {
         )
     }
 
+    /// The steps are nodes in the Workflow itself.
+    fn step_resource(&self) -> Option<ApiResource> {
+        None
+    }
+
+    fn step_label(&self) -> Option<&'static str> {
+        None
+    }
+
     fn render(&self, plan: &Plan, context: &RunContext<'_>) -> Result<DynamicObject, RenderError> {
         render::render(plan, context)
     }
 
-    fn observe(&self, object: &DynamicObject, plan: &Plan) -> Run {
-        object::observe(object, plan)
+    fn observe(&self, workflow: &Workflow, plan: &Plan) -> Run {
+        object::observe(&workflow.object, plan)
     }
 
     fn report(
         &self,
-        object: &DynamicObject,
+        workflow: &Workflow,
         plan: &Plan,
         reports: &[(String, Report)],
         now: Timestamp,
-    ) -> Option<Value> {
-        report::report(object, plan, reports, now)
+    ) -> Vec<Write> {
+        report::report(&workflow.object, plan, reports, now)
+            .and_then(|change| self.write(workflow, change))
+            .into_iter()
+            .collect()
     }
 
     /// The pause goes too: Argo fails the waiting nodes of a paused workflow, but does not end it before it is resumed.
-    fn stop(&self, object: &DynamicObject) -> Value {
-        json!({
-            "metadata": {"resourceVersion": object.metadata.resource_version},
-            "spec": {"shutdown": "Terminate", "suspend": null},
-        })
+    fn stop(&self, workflow: &Workflow) -> Option<Write> {
+        self.write(
+            workflow,
+            json!({"spec": {"shutdown": "Terminate", "suspend": null}}),
+        )
     }
 
-    fn end_main_part(&self, object: &DynamicObject) -> Value {
-        json!({
-            "metadata": {"resourceVersion": object.metadata.resource_version},
-            "spec": {"shutdown": "Stop", "suspend": null},
-        })
+    fn end_main_part(&self, workflow: &Workflow) -> Option<Write> {
+        self.write(workflow, json!({"spec": {"shutdown": "Stop", "suspend": null}}))
     }
 
     fn problem_of(&self, hook: &UpgradeJobHook, templates: &Templates) -> Option<String> {
@@ -97,6 +113,12 @@ impl Engine for Argo {
         inline::inline(reference, lookup, &place, &mut BTreeSet::new())
             .err()
             .map(|e| e.to_string())
+    }
+}
+
+impl Argo {
+    fn write(&self, workflow: &Workflow, change: Value) -> Option<Write> {
+        Write::guarded(self.resource(), &workflow.object, Place::Object, change)
     }
 }
 

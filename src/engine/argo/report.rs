@@ -1,4 +1,4 @@
-//! Verdicts → one merge patch.
+//! Verdicts → what changes in a Workflow.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{api::conditions::whole_seconds, engine::Report, plan::Plan};
 
-/// The patch for all reports, or `None` if there is nothing to say.
+/// What all reports change together, or `None` if there is nothing to say.
 pub fn report(
     object: &DynamicObject,
     plan: &Plan,
@@ -24,8 +24,6 @@ pub fn report(
     if view.finished() || view.unsupported().is_some() {
         return None;
     }
-    // Without it the patch would not be guarded.
-    let resource_version = object.metadata.resource_version.as_ref()?;
     let mut nodes = Map::new();
     for (step, report) in reports {
         let Some((id, node)) = plan
@@ -39,8 +37,7 @@ pub fn report(
             nodes.insert(id.to_owned(), change);
         }
     }
-    (!nodes.is_empty())
-        .then(|| json!({"metadata": {"resourceVersion": resource_version}, "status": {"nodes": nodes}}))
+    (!nodes.is_empty()).then(|| json!({"status": {"nodes": nodes}}))
 }
 
 fn change(node: &NodeStatus, report: &Report, now: Timestamp) -> Option<Value> {

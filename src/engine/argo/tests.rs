@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Argo, TEMPLATE, fixtures, fixtures::recorded};
 use crate::{
     api::GoDuration,
-    engine::{Engine, Node, NodePhase, RenderError, Report, StopRequest},
+    engine::{Engine, Node, NodePhase, Place, RenderError, Report, Run, StopRequest, Write},
     plan::{Part, Plan},
 };
 
@@ -20,6 +20,24 @@ fn render(plan: &Plan, template: Option<&str>) -> Result<DynamicObject, RenderEr
     let mut context = fixtures::context(&job);
     context.template = template.map(str::to_owned);
     Argo.render(plan, &context)
+}
+
+fn observe(object: &DynamicObject, plan: &Plan) -> Run {
+    Argo.observe(&object.clone().into(), plan)
+}
+
+/// The one patch of these reports.
+fn reported(
+    object: &DynamicObject,
+    plan: &Plan,
+    reports: &[(String, Report)],
+    now: Timestamp,
+) -> Option<Value> {
+    let mut writes = Argo.report(&object.clone().into(), plan, reports, now);
+    assert!(writes.len() < 2, "{writes:?}");
+    let Write { place, patch, .. } = writes.pop()?;
+    assert_eq!(place, Place::Object, "a Workflow has no status subresource");
+    Some(patch)
 }
 
 fn task<'a>(workflow: &'a DynamicObject, template: &str, name: &str) -> &'a Value {
@@ -339,7 +357,7 @@ mod observing {
     #[test]
     fn a_new_workflow_is_not_picked_up() {
         let plan = fixtures::no_pools();
-        let run = Argo.observe(&render(&plan, None).unwrap(), &plan);
+        let run = observe(&render(&plan, None).unwrap(), &plan);
         assert!(!run.picked_up && !run.finished && !run.suspended);
         assert_eq!(
             (run.phase.as_str(), run.nodes.len(), run.unsupported),
@@ -371,7 +389,7 @@ mod observing {
                 ),
             ],
         );
-        let run = Argo.observe(&object, &plan);
+        let run = observe(&object, &plan);
         assert!(run.picked_up && !run.finished);
         assert_eq!(
             run.nodes[0],
@@ -404,7 +422,7 @@ mod observing {
             let name = node["name"].as_str().unwrap().replace(".onExit", "");
             node["name"] = json!(name);
         }
-        assert_eq!(Argo.observe(&object, &plan).nodes, []);
+        assert_eq!(observe(&object, &plan).nodes, []);
     }
 
     #[rstest]
@@ -415,7 +433,7 @@ mod observing {
     #[case("Pending", false)]
     fn a_workflow_has_ended_when_argo_says_so(#[case] phase: &str, #[case] finished: bool) {
         let plan = fixtures::no_pools();
-        let run = Argo.observe(
+        let run = observe(
             &recorded(&plan, &json!({"phase": phase, "message": "because"}), &[]),
             &plan,
         );
@@ -441,7 +459,7 @@ mod observing {
     fn who_resumed_a_step_is_named(#[case] message: &str, #[case] person: Option<&str>) {
         let plan = fixtures::no_pools();
         let node = json!({"phase": "Succeeded", "message": message});
-        let run = Argo.observe(&recorded(&plan, &json!({}), &[("pre-health-check", node)]), &plan);
+        let run = observe(&recorded(&plan, &json!({}), &[("pre-health-check", node)]), &plan);
         assert_eq!(run.nodes[0].ended_by.as_deref(), person);
     }
 
@@ -451,7 +469,7 @@ mod observing {
         let mut object = recorded(&plan, &json!({}), &[]);
         for (shutdown, expected) in [("Stop", StopRequest::Stop), ("Terminate", StopRequest::Terminate)] {
             object.data["spec"]["shutdown"] = json!(shutdown);
-            let run = Argo.observe(&object, &plan);
+            let run = observe(&object, &plan);
             assert_eq!((run.stop, run.stopped_by), (Some(expected), None));
         }
         object.data["spec"]["suspend"] = json!(true);
@@ -463,7 +481,7 @@ mod observing {
                 "anna".to_owned(),
             ),
         ]);
-        let run = Argo.observe(&object, &plan);
+        let run = observe(&object, &plan);
         assert!(run.suspended);
         assert_eq!(run.stopped_by.as_deref(), Some("anna"));
 
@@ -471,7 +489,7 @@ mod observing {
         object
             .labels_mut()
             .insert("workflows.argoproj.io/action".to_owned(), "Resume".to_owned());
-        assert_eq!(Argo.observe(&object, &plan).stopped_by, None);
+        assert_eq!(observe(&object, &plan).stopped_by, None);
     }
 
     #[rstest]
@@ -482,10 +500,10 @@ mod observing {
     fn what_cannot_be_led_is_said_and_left_alone(#[case] status: Value, #[case] expected: &str) {
         let plan = fixtures::no_pools();
         let object = recorded(&plan, &status, &[]);
-        let message = Argo.observe(&object, &plan).unsupported.unwrap();
+        let message = observe(&object, &plan).unsupported.unwrap();
         assert!(message.contains(expected), "{message}");
         assert_eq!(
-            Argo.report(
+            reported(
                 &object,
                 &plan,
                 &[("hooks-start".to_owned(), Report::Failed("x".to_owned()))],
@@ -507,8 +525,8 @@ mod observing {
                 json!({"name": name, "type": "Suspend", "phase": phase}),
             );
         }
-        assert_eq!(Argo.observe(&object, &plan).nodes[0].phase, NodePhase::Running);
-        let patch = Argo.report(
+        assert_eq!(observe(&object, &plan).nodes[0].phase, NodePhase::Running);
+        let patch = reported(
             &object,
             &plan,
             &[("hooks-start".to_owned(), Report::Message("x".to_owned()))],
@@ -527,7 +545,7 @@ mod observing {
             (json!(null), NodePhase::Failed),
         ] {
             let node = json!({"type": "Pod", "phase": "Error", "taskResultSynced": synced});
-            let run = Argo.observe(&recorded(&plan, &json!({}), &[("hooks-start", node)]), &plan);
+            let run = observe(&recorded(&plan, &json!({}), &[("hooks-start", node)]), &plan);
             assert_eq!(run.nodes[0].phase, phase);
         }
     }
@@ -555,7 +573,7 @@ mod reporting {
             &[("pre-health-check", json!({"message": "green"}))],
         );
         assert_eq!(
-            Argo.report(&object, &plan, &reports(report), now()).unwrap(),
+            reported(&object, &plan, &reports(report), now()).unwrap(),
             json!({
                 "metadata": {"resourceVersion": "4711"},
                 "status": {"nodes": {id("wf.pre-health-check"): {
@@ -575,14 +593,13 @@ mod reporting {
         let result = json!({"name": "result", "valueFrom": {"supplied": {}}});
         let node = json!({"outputs": {"parameters": [own, result]}});
         let object = recorded(&plan, &json!({}), &[("pre-health-check", node)]);
-        let patch = Argo
-            .report(
-                &object,
-                &plan,
-                &reports(Report::Succeeded("ok".to_owned())),
-                now(),
-            )
-            .unwrap();
+        let patch = reported(
+            &object,
+            &plan,
+            &reports(Report::Succeeded("ok".to_owned())),
+            now(),
+        )
+        .unwrap();
         assert_eq!(
             patch["status"]["nodes"][id("wf.pre-health-check")]["outputs"]["parameters"],
             json!([{"name": "result", "value": "ok"}, own])
@@ -598,7 +615,7 @@ mod reporting {
             &[("pre-health-check", json!({"message": "{ {62% done"}))],
         );
         assert_eq!(
-            Argo.report(
+            reported(
                 &object,
                 &plan,
                 &reports(Report::Message("{{62% done".to_owned())),
@@ -606,7 +623,7 @@ mod reporting {
             ),
             None
         );
-        let patch = Argo.report(
+        let patch = reported(
             &object,
             &plan,
             &reports(Report::Message("63% done".to_owned())),
@@ -635,7 +652,7 @@ mod reporting {
             Report::Succeeded("yes".to_owned()),
             Report::Message("hm".to_owned()),
         ] {
-            assert_eq!(Argo.report(&object, &plan, &reports(report), now()), None);
+            assert_eq!(reported(&object, &plan, &reports(report), now()), None);
         }
     }
 
@@ -646,7 +663,7 @@ mod reporting {
         let all: Vec<_> = ["pause-pools", "nothing", "release"]
             .map(|s| (s.to_owned(), Report::Succeeded("ok".to_owned())))
             .into();
-        let patch = Argo.report(&object, &plan, &all, now()).unwrap();
+        let patch = reported(&object, &plan, &all, now()).unwrap();
         let nodes = patch["status"]["nodes"].as_object().unwrap();
         assert_eq!(nodes.keys().collect::<Vec<_>>(), [&id("wf.onExit.release")]);
     }
@@ -657,7 +674,7 @@ mod reporting {
         let mut object = recorded(&plan, &json!({}), &[("pre-health-check", json!({}))]);
         object.metadata.resource_version = None;
         assert_eq!(
-            Argo.report(&object, &plan, &reports(Report::Failed("no".to_owned())), now()),
+            reported(&object, &plan, &reports(Report::Failed("no".to_owned())), now()),
             None
         );
     }
@@ -666,7 +683,7 @@ mod reporting {
     fn a_stop_skips_the_exit_part_and_is_guarded() {
         let object = recorded(&fixtures::no_pools(), &json!({}), &[]);
         assert_eq!(
-            Argo.stop(&object),
+            Argo.stop(&object.into()).unwrap().patch,
             json!({"metadata": {"resourceVersion": "4711"}, "spec": {"shutdown": "Terminate", "suspend": null}})
         );
     }

@@ -2,32 +2,17 @@
 
 use serde_json::Value;
 
-/// Longest message of a node, in bytes: a Workflow is one etcd object and is written at every change.
-const MAX_MESSAGE: usize = 1024;
+use crate::engine::text;
 
 /// Takes Argo's braces out of a text: `{{` opens a variable or an expression wherever Argo substitutes, and an unknown
 /// one fails the workflow. A space between the braces leaves the text readable.
 pub fn without_variables(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut after_brace = false;
-    for c in text.chars() {
-        if after_brace && c == '{' {
-            out.push(' ');
-        }
-        after_brace = c == '{';
-        out.push(c);
-    }
-    out
+    text::apart(text, '{', '{')
 }
 
 /// The same for every text in a value, keys aside.
 pub fn value_without_variables(value: &mut Value) {
-    match value {
-        Value::String(text) => *text = without_variables(text),
-        Value::Array(items) => items.iter_mut().for_each(value_without_variables),
-        Value::Object(fields) => fields.values_mut().for_each(value_without_variables),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
+    text::change_texts(value, &without_variables);
 }
 
 /// The same for a JSON document, which says the same after it: braces that follow each other are within its texts, where they
@@ -38,39 +23,7 @@ pub fn json_without_variables(json: &str) -> String {
 
 /// A message of a node: without variables (a template may refer to it) and at most 1 KiB.
 pub fn message(text: &str) -> String {
-    let text = without_variables(text);
-    if text.len() <= MAX_MESSAGE {
-        return text;
-    }
-    let ellipsis = '…';
-    let mut end = MAX_MESSAGE.saturating_sub(ellipsis.len_utf8());
-    while !text.is_char_boundary(end) {
-        end = end.saturating_sub(1);
-    }
-    text.get(..end)
-        .unwrap_or_default()
-        .chars()
-        .chain([ellipsis])
-        .collect()
-}
-
-/// A text as Markdown shows it: on one line, and nothing in it is markup, link or HTML.
-pub fn markdown(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            out.push(' ');
-        } else {
-            if matches!(
-                c,
-                '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '<' | '>' | '#' | '!' | '|' | '~' | '&'
-            ) {
-                out.push('\\');
-            }
-            out.push(c);
-        }
-    }
-    out
+    text::fit(without_variables(text))
 }
 
 #[cfg(test)]
@@ -110,26 +63,8 @@ mod tests {
         }
 
         #[test]
-        fn no_text_keeps_a_variable_and_every_message_fits(text in r"([{}a=é😀 ]|\PC){0,1500}") {
-            let message = message(&text);
-            prop_assert!(!message.contains("{{"));
-            prop_assert!(message.len() <= MAX_MESSAGE);
-            prop_assert!(text.len() > MAX_MESSAGE / 2 || message.replace(' ', "") == text.replace(' ', ""));
+        fn no_message_keeps_a_variable(text in r"([{}a=é😀 ]|\PC){0,1500}") {
+            prop_assert!(!message(&text).contains("{{"));
         }
-    }
-
-    #[test]
-    fn a_long_message_ends_with_an_ellipsis() {
-        let message = message(&"é".repeat(1024));
-        assert_eq!(message.len(), 1023, "1020 bytes of é and the ellipsis");
-        assert!(message.ends_with("é…"));
-    }
-
-    #[test]
-    fn markdown_is_shown_as_written() {
-        assert_eq!(
-            markdown("[x](http://evil) <b>\n# *a*_b_ `c`"),
-            r"\[x\](http://evil) \<b\> \# \*a\*\_b\_ \`c\`"
-        );
     }
 }

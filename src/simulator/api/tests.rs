@@ -251,8 +251,11 @@ async fn what_is_not_simulated_is_told() {
         server.unknown_requests(),
         ["GET /api/v1/namespaces/ns/pods/p/log"]
     );
-    let absent: Api<kube::api::DynamicObject> =
-        Api::namespaced_with(client, "ns", &crate::controller::argo_workflows());
+    let absent: Api<kube::api::DynamicObject> = Api::namespaced_with(
+        client,
+        "ns",
+        &crate::engine::Engine::resource(&crate::engine::argo::Argo),
+    );
     // No Status, as of the real one: this is what kube makes of a line of text.
     assert_eq!(
         code(absent.get("w").await.unwrap_err()),

@@ -22,14 +22,17 @@ use kube::{
 };
 
 use super::driver::{self, CALL};
-use crate::{clock::Clock, controller::argo_workflows};
+use crate::{
+    clock::Clock,
+    engine::{Engine, argo::Argo},
+};
 
 pub use workflow::{Unsupported, next, node_id};
 
 /// The definition of the kind Workflow, as far as an API server needs it: anything is valid, and there is no status
 /// subresource.
 pub fn crd() -> CustomResourceDefinition {
-    let kind = argo_workflows();
+    let kind = Argo.resource();
     CustomResourceDefinition {
         spec: CustomResourceDefinitionSpec {
             group: kind.group,
@@ -53,7 +56,7 @@ pub fn crd() -> CustomResourceDefinition {
 
 /// Runs the workflows of all namespaces until dropped.
 pub async fn run(client: Client, clock: Clock) {
-    let api = Api::<DynamicObject>::all_with(client.clone(), &argo_workflows());
+    let api = Api::<DynamicObject>::all_with(client.clone(), &Argo.resource());
     let config = driver::watch_config(watcher::Config::default(), clock);
     let mut events = watcher::watcher(api, config).backoff(driver::Steady).boxed();
     while let Some(event) = events.next().await {
@@ -77,7 +80,7 @@ async fn look(client: &Client, workflow: DynamicObject, clock: Clock) {
         }
     };
     let namespace = workflow.namespace().unwrap_or_default();
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &argo_workflows());
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &Argo.resource());
     let params = PostParams::default();
     loop {
         match tokio::time::timeout(CALL, api.replace(&name, &params, &changed)).await {

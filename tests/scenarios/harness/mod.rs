@@ -32,7 +32,7 @@ use kube::{
 };
 use openshift_upgrade_operator::{
     api::{UpgradeJob, finalizers, upgrade_job::StepPhase},
-    controller::argo_workflows,
+    engine::{Engine, argo::Argo},
     openshift::{
         cluster_operator::ClusterOperator,
         cluster_version::{ClusterVersion, NAME as VERSION},
@@ -389,7 +389,7 @@ impl Scenario {
 
     /// Argo's workflows.
     pub fn workflow_api(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), NAMESPACE, &argo_workflows())
+        Api::namespaced_with(self.client.clone(), NAMESPACE, &Argo.resource())
     }
 
     /// All workflows.

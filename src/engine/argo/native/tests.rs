@@ -154,7 +154,7 @@ fn what_cannot_run_is_noted_and_the_rest_is_rendered() {
     );
     task(&workflow, "main", "run-hook-start-notify");
     let (_, plan) = fixtures::with_hooks(&[fixtures::native_hook("bad", &["Start"], &json!({})), notify()]);
-    let run = Argo.observe(&workflow, &plan);
+    let run = Argo.observe(&workflow.into(), &plan);
     assert!(run.native["hook-start-bad"].problem.is_some());
     assert_eq!(run.native["hook-start-notify"], crate::engine::Native::default());
 }

@@ -1,4 +1,4 @@
-//! What a person reads at the top of a workflow in Argo's UI. Both texts are Markdown.
+//! What a person reads at the top of a workflow in the engine's UI. Both texts are Markdown.
 
 use std::fmt::Write;
 
@@ -24,8 +24,8 @@ pub fn title(job: &UpgradeJob, plan: &Plan) -> String {
     }
 }
 
-/// What the run is, what a person must not do, and the whole plan: Argo draws only steps that were reached.
-pub fn description(job: &UpgradeJob, plan: &Plan) -> String {
+/// What the run is, what a person must not do in this UI, and the whole plan: Argo draws only steps that were reached.
+pub fn description(job: &UpgradeJob, plan: &Plan, advice: &str) -> String {
     let name = job.name_any();
     let (namespace_flag, qualified) = match job.namespace() {
         Some(namespace) => (format!("-n {namespace} "), format!("{namespace}/{name}")),
@@ -34,8 +34,7 @@ pub fn description(job: &UpgradeJob, plan: &Plan) -> String {
     let mut text = format!(
         "Run by the upgrade operator for UpgradeJob **{qualified}**: \
          `kubectl {namespace_flag}get upgradejob {name} -o yaml`\n\n\
-         **A yellow step means: the operator is at work. Do not resume it.** It ends by itself; its message says what it \
-         waits for. To end the upgrade, use *Stop*.\n\n",
+         {advice}\n\n",
         qualified = markdown(&qualified),
     );
     list(&mut text, "Plan", plan.part(Part::Main));

@@ -1,0 +1,121 @@
+//! Tekton Pipelines.
+//!
+//! Every step is a custom task: Tekton makes a `CustomRun` of it, which has no pod, and the operator writes its status. What
+//! comes after the main part is `finally`. Facts about Tekton were read in its source, v1.15.0.
+
+mod check;
+mod object;
+mod render;
+mod report;
+mod text;
+
+use jiff::Timestamp;
+use kube::{
+    api::{ApiResource, DynamicObject},
+    core::GroupVersionKind,
+};
+use serde_json::{Value, json};
+
+use super::{Engine, Place, RenderError, Report, Run, RunContext, Templates, Workflow, Write};
+use crate::{
+    api::{UpgradeJobHook, job_config::EngineChoice},
+    hooks::job,
+    plan::Plan,
+};
+
+pub use render::TEMPLATE;
+
+/// `apiVersion` of the custom task of every step.
+const STEP_API_VERSION: &str = "managedupgrade.appuio.io/v1beta1";
+/// Its `kind`. There is no such kind in the API server: it tells Tekton that somebody else runs the task.
+const STEP_KIND: &str = "UpgradeStep";
+/// Name of a step's result, for tasks that users add to the template.
+const RESULT: &str = "result";
+/// Label with the name of the PipelineRun, on everything that Tekton makes for it.
+const RUN_LABEL: &str = "tekton.dev/pipelineRun";
+/// Label with the name of the task in the pipeline.
+const TASK_LABEL: &str = "tekton.dev/pipelineTask";
+
+/// Tekton Pipelines as an engine.
+pub struct Tekton;
+
+impl Engine for Tekton {
+    fn kind(&self) -> EngineChoice {
+        EngineChoice::Tekton
+    }
+
+    fn title(&self) -> &'static str {
+        "Tekton Pipelines"
+    }
+
+    fn template_key(&self) -> &'static str {
+        "upgrade-pipelinerun.yaml.hbs"
+    }
+
+    fn resource(&self) -> ApiResource {
+        ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk("tekton.dev", "v1", "PipelineRun"),
+            "pipelineruns",
+        )
+    }
+
+    fn step_resource(&self) -> Option<ApiResource> {
+        Some(custom_runs())
+    }
+
+    fn step_label(&self) -> Option<&'static str> {
+        Some(RUN_LABEL)
+    }
+
+    fn render(&self, plan: &Plan, context: &RunContext<'_>) -> Result<DynamicObject, RenderError> {
+        render::render(plan, context)
+    }
+
+    fn observe(&self, workflow: &Workflow, plan: &Plan) -> Run {
+        object::observe(workflow, plan)
+    }
+
+    fn report(
+        &self,
+        workflow: &Workflow,
+        plan: &Plan,
+        reports: &[(String, Report)],
+        now: Timestamp,
+    ) -> Vec<Write> {
+        report::report(workflow, plan, reports, now)
+    }
+
+    fn stop(&self, workflow: &Workflow) -> Option<Write> {
+        end(workflow, "Cancelled")
+    }
+
+    fn end_main_part(&self, workflow: &Workflow) -> Option<Write> {
+        end(workflow, "CancelledRunFinally")
+    }
+
+    fn problem_of(&self, hook: &UpgradeJobHook, _: &Templates) -> Option<String> {
+        job::native(hook)
+    }
+}
+
+/// The kind of what Tekton makes of a custom task.
+fn custom_runs() -> ApiResource {
+    ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("tekton.dev", "v1beta1", "CustomRun"),
+        "customruns",
+    )
+}
+
+/// Tekton's webhook refuses to change the spec of a PipelineRun that has ended.
+fn end(workflow: &Workflow, how: &str) -> Option<Write> {
+    if object::View::of(&workflow.object).finished() {
+        return None;
+    }
+    let change: Value = json!({"spec": {"status": how}});
+    Write::guarded(Tekton.resource(), &workflow.object, Place::Object, change)
+}
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;
