@@ -46,7 +46,7 @@ fail() {
 
 # Everything that is built, in this order. A module is a folder below modules/
 # and a function build_<module> in lib/modules.sh.
-ALL_MODULES=(kubernetes etcd containerd argo openshift-api prometheus hook-library)
+ALL_MODULES=(kubernetes etcd containerd argo tekton openshift-api prometheus hook-library)
 # What a lane needs: no node, so no container runtime.
 LANE_MODULES=(kubernetes etcd argo openshift-api prometheus)
 

@@ -5,6 +5,7 @@ KUBERNETES_VERSION=v1.36.3
 CONTAINERD_VERSION=v2.3.7
 ARGO_VERSION=v4.1.4
 ARGO_MODULE=github.com/argoproj/argo-workflows/v4
+TEKTON_MODULE=github.com/tektoncd/pipeline
 OPENSHIFT_MODULE=github.com/openshift/api
 
 # go_build OUT PACKAGE [OPTION...]: in the current directory.
@@ -77,7 +78,29 @@ build_argo() {
     cd /
     rm -rf "$work"
 
-    crds_to_json "$out/crds" "$source"/manifests/base/crds/full/argoproj.io_*.yaml
+    manifests_to_json "$out/crds" "$source"/manifests/base/crds/full/argoproj.io_*.yaml
+}
+
+# The conversion of CRDs needs a webhook that is not here, so they have the version
+# only that is stored. Tekton's own configuration comes along.
+build_tekton() {
+    local out=$1 source binary file
+    cd "$TESTBED_ROOT/modules/tekton"
+    source=$(module_cache_dir "$TEKTON_MODULE")
+    for binary in controller entrypoint nop sidecarlogresults workingdirinit; do
+        go_build "$out" "$TEKTON_MODULE/cmd/$binary" -ldflags '-s -w'
+    done
+    # All but the controller run in pods, from a folder that Tekton expects.
+    mkdir "$out/ko-app"
+    mv "$out"/{entrypoint,nop,sidecarlogresults,workingdirinit} "$out/ko-app/"
+    mv "$out/controller" "$out/tekton-controller"
+
+    manifests_to_json "$out/crds" "$source"/config/300-crds/*.yaml
+    for file in "$out"/crds/*.json; do
+        jq --compact-output 'del(.spec.conversion) | .spec.versions |= map(select(.storage))' "$file" >"$file.part"
+        mv "$file.part" "$file"
+    done
+    manifests_to_json "$out/config" "$source"/config/config-*.yaml
 }
 
 build_openshift-api() {
@@ -87,7 +110,7 @@ build_openshift-api() {
     config=$source/config/v1/zz_generated.crd-manifests
     mco=$source/machineconfiguration/v1/zz_generated.crd-manifests
     # The Default variants are what a cluster without preview features has.
-    crds_to_json "$out/crds" \
+    manifests_to_json "$out/crds" \
         "$config"/*_clusterversions-Default.crd.yaml \
         "$config"/*_clusteroperators.crd.yaml \
         "$config"/*_infrastructures-Default.crd.yaml \
@@ -133,7 +156,7 @@ build_hook-library() {
     config=$(module_cache_dir "$OPENSHIFT_MODULE")/config/v1/zz_generated.crd-manifests
     machine=$(module_cache_dir "$OPENSHIFT_MODULE")/machine/v1beta1/zz_generated.crd-manifests
     applications=$(module_cache_dir github.com/argoproj/argo-cd/v3)/manifests/crds
-    crds_to_json "$out/crds" \
+    manifests_to_json "$out/crds" \
         "$applications"/application-crd.yaml \
         "$config"/*_consoles.crd.yaml \
         "$machine"/*_machines-Default.crd.yaml \
@@ -141,9 +164,9 @@ build_hook-library() {
     rm -rf "$work"
 }
 
-# crds_to_json OUT FILE...: as JSON, which is read many times as fast as YAML;
+# manifests_to_json OUT FILE...: one object each, as JSON, which is read many times as fast as YAML;
 # Argo's CRDs are 12 MB. Needs kubectl, so the kubernetes module comes first.
-crds_to_json() {
+manifests_to_json() {
     local out=$1 file kubectl
     shift
     kubectl=$(module_dir kubernetes)/kubectl
@@ -155,5 +178,5 @@ crds_to_json() {
             "testbed/module-file=${file##*/}" |
             jq --compact-output . >"$out/$(basename "${file%.yaml}").json"
     done
-    step "  prepared $# CRDs"
+    step "  prepared $# manifests"
 }
