@@ -11,12 +11,17 @@ TESTBED_DIR=${TESTBED_DIR:-${XDG_RUNTIME_DIR:-/tmp}/openshift-upgrade-operator-t
 [[ $TESTBED_DIR == /* ]] || TESTBED_DIR=$PWD/$TESTBED_DIR
 export TESTBED_DIR
 
-# The one namespace everything of ours lives in, and the one of Argo Workflows.
+# The one namespace everything of ours lives in, and those of the engines.
 OPERATOR_NAMESPACE=openshift-upgrade
 ARGO_NAMESPACE=argo
+# shellcheck disable=SC2034 # used by lib/engines.sh
+TEKTON_NAMESPACE=tekton-pipelines
 # What the upgrade operator's image is called and which user it runs as.
 # shellcheck disable=SC2034 # used by lib/operator.sh
 OPERATOR_IMAGE=localhost/upgrade-operator:dev
+# The image of Tekton's own binaries.
+# shellcheck disable=SC2034 # used by lib/engines.sh, lib/images.sh
+TEKTON_IMAGE=localhost/tekton:v1.15.0
 
 # --- telling -----------------------------------------------------------------
 
@@ -44,11 +49,13 @@ fail() {
 
 # --- modules and binaries ----------------------------------------------------
 
-# Everything that is built, in this order. A module is a folder below modules/
-# and a function build_<module> in lib/modules.sh.
-ALL_MODULES=(kubernetes etcd containerd argo tekton openshift-api prometheus hook-library)
-# What a lane needs: no node, so no container runtime.
-LANE_MODULES=(kubernetes etcd argo openshift-api prometheus)
+# A module is a folder below modules/ and a function build_<module> in
+# lib/modules.sh. First what every control plane needs.
+CONTROL_PLANE_MODULES=(kubernetes etcd openshift-api prometheus)
+# What a whole cluster needs besides: a container runtime, and what hooks talk to.
+NODE_MODULES=(containerd hook-library)
+# Everything that is built, in this order.
+ALL_MODULES=("${CONTROL_PLANE_MODULES[@]}" argo tekton "${NODE_MODULES[@]}")
 
 # Raise it when the way of building changes: then everything is built again.
 BUILD_VERSION=4

@@ -1,11 +1,13 @@
 # shellcheck shell=bash
-# A control plane: etcd, API server, controller-manager, Argo Workflows. The big
+# A control plane: etcd, API server, controller-manager, workflow engines. The big
 # cluster and each lane have one; they differ in the variables CP_* only. Sourced.
 
 # shellcheck source=pki.sh
 source "$TESTBED_ROOT/lib/pki.sh"
 # shellcheck source=seed.sh
 source "$TESTBED_ROOT/lib/seed.sh"
+# shellcheck source=engines.sh
+source "$TESTBED_ROOT/lib/engines.sh"
 
 # The address that pods reach the API server by. It sits on the loopback
 # interface, so the cluster needs no address of the machine.
@@ -13,31 +15,45 @@ NODE_IP=10.99.0.1
 NODE_NAME=real-0
 SERVICE_RANGE=10.96.0.0/16
 KUBERNETES_SERVICE_IP=10.96.0.1
-# What start, stop and kill are for; in the order of starting.
-CP_COMPONENTS=(etcd apiserver controller-manager argo)
 
 # use_cluster: the variables of the big cluster.
 use_cluster() {
     CP_NAME=cluster CP_DIR=$TESTBED_DIR/cluster CP_LANE=''
     CP_ETCD_PORT=2379 CP_ETCD_PEER_PORT=2380 CP_API_PORT=6443
     CP_CONTROLLER_MANAGER_PORT=10257
-    CP_MODULES=("${ALL_MODULES[@]}")
+    choose_engines argo,tekton 4.1
+    CP_MODULES=("${CONTROL_PLANE_MODULES[@]}" "${CP_ENGINE_MODULES[@]}" "${NODE_MODULES[@]}")
     use_common
 }
 
 # use_lane N: the variables of a lane. Its ports are below those that the kernel
-# gives to outgoing connections.
+# gives to outgoing connections. It keeps the engines that it came up with.
 use_lane() {
+    local engines=${LANE_ENGINES:-argo} argo=${LANE_ARGO:-4.1}
     [[ ${1:-} =~ ^[0-7]$ ]] || fail "a lane is a number from 0 to 7"
+    if [[ -e $TESTBED_DIR/lane-$1/engines ]]; then
+        read -r engines argo <"$TESTBED_DIR/lane-$1/engines"
+    fi
+    choose_engines "$engines" "$argo"
     use_ports "lane $1" "$TESTBED_DIR/lane-$1" "$1" $((21000 + $1 * 10))
 }
 
-# use_ports NAME DIRECTORY LANE BASE: of a control plane without a node.
+# keep_engines: for all later calls, which may not ask for the same.
+keep_engines() {
+    [[ -e $CP_DIR/engines ]] || echo "${LANE_ENGINES:-argo} $CP_ARGO" >"$CP_DIR/engines"
+    local engines argo
+    read -r engines argo <"$CP_DIR/engines"
+    [[ ${LANE_ENGINES:-$engines} == "$engines" && ${LANE_ARGO:-$argo} == "$argo" ]] ||
+        fail "$CP_NAME is up with other engines ($engines, Argo $argo); take it down first: tests/cluster/lane down $CP_LANE"
+}
+
+# use_ports NAME DIRECTORY LANE BASE: of a control plane without a node, with the
+# engines that were chosen before.
 use_ports() {
     CP_NAME=$1 CP_DIR=$2 CP_LANE=$3
     CP_ETCD_PORT=$4 CP_ETCD_PEER_PORT=$(($4 + 1)) CP_API_PORT=$(($4 + 2))
     CP_CONTROLLER_MANAGER_PORT=$(($4 + 3))
-    CP_MODULES=("${LANE_MODULES[@]}")
+    CP_MODULES=("${CONTROL_PLANE_MODULES[@]}" "${CP_ENGINE_MODULES[@]}")
     use_common
 }
 
@@ -160,24 +176,11 @@ start_controller-manager() {
         --profiling=false
 }
 
-start_argo() {
-    ! is_running argo || return 0
-    # DEFAULT_REQUEUE_TIME: how soon a workflow that changed is looked at again
-    # (10 s otherwise). The health endpoint is bound to port 6060 of the machine
-    # and can't be moved; when several controllers run, all but the first log
-    # that the port is taken and go on.
-    spawn argo env LEADER_ELECTION_DISABLE=true DEFAULT_REQUEUE_TIME=1s \
-        workflow-controller --kubeconfig "$CP_DIR/kubeconfig/argo" \
-        --namespace "$ARGO_NAMESPACE" \
-        --executor-image localhost/argoexec:v4.1.4 --executor-image-pull-policy Never \
-        --loglevel info
-}
-
 api_is_ready() { kubectl get --raw /readyz; }
 
 # Ready does not mean that every CRD is served yet.
 crds_are_served() {
-    kubectl get --raw /apis/argoproj.io/v1alpha1 &&
+    engine_crds_are_served &&
         kubectl get --raw /apis/config.openshift.io/v1 &&
         kubectl get --raw /apis/machineconfiguration.openshift.io/v1
 }
@@ -209,46 +212,20 @@ kill_component() {
 
 apply() { kubectl apply --server-side --force-conflicts --field-manager=testbed "$@" >/dev/null; }
 
-# OpenShift's CRDs and those of Argo Workflows.
+# OpenShift's CRDs and those of the engines.
 apply_foreign_crds() {
     apply --filename "$(module_dir openshift-api)/crds" 2> >(grep -v 'unrecognized format "ip"' >&2)
-    apply --filename "$(module_dir argo)/crds"
+    apply_engine_crds
     kubectl wait --for=condition=Established --timeout=60s crd --all >/dev/null
 }
 
-# Argo's metrics are off: they would take port 9090, which a Prometheus wants,
-# and which only one controller on the machine could have.
 apply_namespaces() {
     apply --filename - <<END
 apiVersion: v1
 kind: Namespace
 metadata: {name: $OPERATOR_NAMESPACE}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: $ARGO_NAMESPACE}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: workflow-controller-configmap, namespace: $ARGO_NAMESPACE}
-data:
-  metricsConfig: |
-    enabled: false
-  executor: |
-    securityContext:
-      allowPrivilegeEscalation: false
-      capabilities: {drop: [ALL]}
-      runAsNonRoot: true
-      runAsUser: 65532
-      seccompProfile: {type: RuntimeDefault}
-  mainContainer: |
-    securityContext:
-      allowPrivilegeEscalation: false
-      capabilities: {drop: [ALL]}
-      runAsNonRoot: true
-      runAsUser: 65532
-      seccompProfile: {type: RuntimeDefault}
 END
+    apply_engine_namespaces
 }
 
 has_yaml() { compgen -G "$1/*.yaml" >/dev/null; }

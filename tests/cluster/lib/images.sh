@@ -82,4 +82,16 @@ import_basic_images() {
     import_busybox localhost/pause:1 '["/bin/busybox","sleep","infinity"]'
     import_busybox localhost/busybox:1 '["/bin/sh"]'
     import_binaries localhost/argoexec:v4.1.4 "$(module_dir argo)/argoexec"
+    import_tekton
+}
+
+# Each of the binaries is called by its path, but for the helper that does nothing.
+import_tekton() {
+    local root
+    root=$(mktemp -d "$CP_DIR/root.XXXXXX")
+    chmod 755 "$root"
+    image_root "$root"
+    cp -R "$(module_dir tekton)/ko-app" "$root/"
+    import_image "$TEKTON_IMAGE" '["/ko-app/nop"]' "$root"
+    rm -rf "$root"
 }

@@ -70,6 +70,7 @@ pki_controlplane() {
     # and managedFields tell who did what.
     pki_kubeconfig admin /O=system:masters/CN=admin "$OPERATOR_NAMESPACE"
     pki_kubeconfig argo /O=system:masters/CN=argo "$ARGO_NAMESPACE"
+    pki_kubeconfig tekton /O=system:masters/CN=tekton "$TEKTON_NAMESPACE"
     pki_kubeconfig simulator /O=system:masters/CN=simulator
     # An operator outside the cluster, with what its ServiceAccount may do and
     # nothing more.

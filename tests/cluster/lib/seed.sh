@@ -11,12 +11,13 @@
 # Raise it when what is put into the seed changes.
 SEED_VERSION=1
 
-# The folder of the seed that belongs to the binaries and CRDs of now.
+# The folder of the seed that belongs to the binaries and CRDs of now, and to the
+# engines that were chosen.
 seed_dir() {
     local hash
     hash=$({
         echo "$SEED_VERSION"
-        module_path "${LANE_MODULES[@]}"
+        module_path "${CONTROL_PLANE_MODULES[@]}" "${CP_ENGINE_MODULES[@]}"
     } | sha256sum)
     echo "$TESTBED_CACHE/seed/${hash:0:16}"
 }
@@ -30,7 +31,7 @@ use_seed() {
 make_seed() {
     local dir=$1
     [[ ! -d $dir ]] || return 0
-    step "making the data that control planes start from (once)"
+    step "making the data that control planes with ${CP_ENGINES[*]:-no engine} start from (once)"
     use_seed
     make_run_directory
     # What a broken try left.
@@ -55,6 +56,8 @@ ensure_seed() {
     local dir
     dir=$(seed_dir)
     [[ -d $dir ]] || (with_lock seed make_seed "$dir")
+    # It is in use: see forget_old_builds.
+    touch --no-create "$dir"
 }
 
 # plant_seed: gives the data to a control plane that has none yet.
