@@ -91,7 +91,7 @@ import_tekton() {
     root=$(mktemp -d "$CP_DIR/root.XXXXXX")
     chmod 755 "$root"
     image_root "$root"
-    cp -R "$(module_dir tekton)/ko-app" "$root/"
+    cp -R --link "$(module_dir tekton)/ko-app" "$root/" 2>/dev/null || cp -R "$(module_dir tekton)/ko-app" "$root/"
     import_image "$TEKTON_IMAGE" '["/ko-app/nop"]' "$root"
     rm -rf "$root"
 }
