@@ -1,7 +1,7 @@
 //! The Argo engine against a real workflow controller: order, exit part, failure, stop, resume.
 //!
-//! Needs a control plane with Argo Workflows and its `argo` command:
-//! `tests/cluster/lane up 4; eval "$(tests/cluster/lane env 4)"; cargo test --test argo_cluster -- --ignored`.
+//! Needs a control plane with Argo Workflows and its `argo` command, of either version:
+//! `LANE_ARGO=3.7 tests/cluster/lane up 4; eval "$(tests/cluster/lane env 4)"; cargo test --test argo_cluster -- --ignored`.
 
 // Helpers of tests may fail loudly, as tests do.
 #![allow(

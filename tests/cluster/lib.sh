@@ -55,7 +55,7 @@ CONTROL_PLANE_MODULES=(kubernetes etcd openshift-api prometheus)
 # What a whole cluster needs besides: a container runtime, and what hooks talk to.
 NODE_MODULES=(containerd hook-library)
 # Everything that is built, in this order.
-ALL_MODULES=("${CONTROL_PLANE_MODULES[@]}" argo tekton "${NODE_MODULES[@]}")
+ALL_MODULES=("${CONTROL_PLANE_MODULES[@]}" argo tekton argo-3-7 "${NODE_MODULES[@]}")
 
 # Raise it when the way of building changes: then everything is built again.
 BUILD_VERSION=4

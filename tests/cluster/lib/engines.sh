@@ -25,7 +25,8 @@ has_engine() { [[ " ${CP_ENGINES[*]} " == *" $1 "* ]]; }
 argo_module() {
     case $CP_ARGO in
         4.1) echo argo ;;
-        *) fail "Argo Workflows is here in version 4.1, not '$CP_ARGO' (LANE_ARGO)" ;;
+        3.7) echo argo-3-7 ;;
+        *) fail "Argo Workflows is here in version 4.1 and 3.7, not '$CP_ARGO' (LANE_ARGO)" ;;
     esac
 }
 

@@ -3,8 +3,6 @@
 
 KUBERNETES_VERSION=v1.36.3
 CONTAINERD_VERSION=v2.3.7
-ARGO_VERSION=v4.1.4
-ARGO_MODULE=github.com/argoproj/argo-workflows/v4
 TEKTON_MODULE=github.com/tektoncd/pipeline
 OPENSHIFT_MODULE=github.com/openshift/api
 
@@ -56,9 +54,21 @@ build_containerd() {
 }
 
 build_argo() {
-    local out=$1 work=$1.src source binary
-    cd "$TESTBED_ROOT/modules/argo"
-    source=$(module_cache_dir "$ARGO_MODULE")
+    build_argo_workflows "$1" argo github.com/argoproj/argo-workflows/v4 workflow-controller argoexec argo
+}
+
+# The controller and the command only: it runs no pods.
+build_argo-3-7() {
+    build_argo_workflows "$1" argo-3-7 github.com/argoproj/argo-workflows/v3 workflow-controller argo
+}
+
+# build_argo_workflows OUT MODULE GO_MODULE BINARY...
+build_argo_workflows() {
+    local out=$1 module=$TESTBED_ROOT/modules/$2 go_module=$3 work=$1.src source binary version
+    shift 3
+    cd "$module"
+    source=$(module_cache_dir "$go_module")
+    version=${source##*@}
 
     # argoexec lacks a file on Linux and the CLI the built user interface, and
     # the module cache can't be overlaid: so a copy with both is built.
@@ -66,14 +76,14 @@ build_argo() {
     mkdir -p "$work"
     cp -R "$source" "$work/module"
     chmod -R u+w "$work/module"
-    cp -R patch/. "$work/module/"
+    [[ ! -d patch ]] || cp -R patch/. "$work/module/"
     mkdir -p "$work/module/ui/dist/app"
     echo 'The user interface is not part of the test cluster.' >"$work/module/ui/dist/app/index.html"
     cp go.mod go.sum "$work/"
     cd "$work"
-    go mod edit -replace "$ARGO_MODULE=./module"
-    for binary in workflow-controller argoexec argo; do
-        go_build "$out" "$ARGO_MODULE/cmd/$binary" -ldflags "-s -w -X $ARGO_MODULE.version=$ARGO_VERSION"
+    go mod edit -replace "$go_module=./module"
+    for binary in "$@"; do
+        go_build "$out" "$go_module/cmd/$binary" -ldflags "-s -w -X $go_module.version=$version"
     done
     cd /
     rm -rf "$work"
