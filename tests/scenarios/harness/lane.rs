@@ -18,18 +18,20 @@ const IN_USE: &str = "in use by a scenario test\n";
 
 /// A lane that is up, and nobody else's.
 pub struct Lane {
+    engines: &'static str,
     number: u8,
     lock: File,
     environment: BTreeMap<String, String>,
 }
 
 impl Lane {
-    /// Takes a free lane and brings it up, with an audit log of all requests.
-    pub async fn take() -> Self {
-        tokio::task::spawn_blocking(|| {
+    /// Takes a free lane and brings it up with these workflow engines (`LANE_ENGINES`) and an audit log of all requests.
+    pub async fn take(engines: &'static str) -> Self {
+        tokio::task::spawn_blocking(move || {
             let (number, lock) = lock_one();
             // From here on the guard takes it down, whatever happens.
             let mut lane = Self {
+                engines,
                 number,
                 lock,
                 environment: BTreeMap::new(),
@@ -71,7 +73,8 @@ impl Lane {
             .args(before)
             .arg(self.number.to_string())
             .args(after)
-            .env("TESTBED_AUDIT", "Request");
+            .env("TESTBED_AUDIT", "Request")
+            .env("LANE_ENGINES", self.engines);
         command
     }
 

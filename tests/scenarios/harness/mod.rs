@@ -32,12 +32,13 @@ use kube::{
 };
 use openshift_upgrade_operator::{
     api::{UpgradeJob, finalizers, upgrade_job::StepPhase},
-    engine::{Engine, argo::Argo},
+    engine::{Engine, Run, Workflow, argo::Argo},
     openshift::{
         cluster_operator::ClusterOperator,
         cluster_version::{ClusterVersion, NAME as VERSION},
         machine_config_pool::MachineConfigPool,
     },
+    plan::Plan,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -76,20 +77,31 @@ pub struct Scenario {
     pub client: Client,
     /// The control plane.
     pub lane: Lane,
+    /// The engine whose workflows the scenario looks at.
+    pub engine: &'static dyn Engine,
 }
 
 /// Runs a scenario on a lane of its own, with flags for the operator.
 pub async fn scenario(operator: &[&str], test: impl AsyncFnOnce(&mut Scenario)) {
-    let mut running = Scenario::start(operator).await;
+    scenario_on(&Argo, operator, test).await;
+}
+
+/// The same where this engine is installed, and no other.
+pub async fn scenario_on(
+    engine: &'static dyn Engine,
+    operator: &[&str],
+    test: impl AsyncFnOnce(&mut Scenario),
+) {
+    let mut running = Scenario::start(engine, operator).await;
     test(&mut running).await;
     running.finish();
 }
 
 impl Scenario {
-    async fn start(operator: &[&str]) -> Self {
+    async fn start(engine: &'static dyn Engine, operator: &[&str]) -> Self {
         // An error says that another test has installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let lane = Lane::take().await;
+        let lane = Lane::take(engine.kind().as_str()).await;
         let folder = tempfile::tempdir().expect("making a folder for logs");
         let client = client(lane.variable("KUBECONFIG")).await;
 
@@ -123,6 +135,7 @@ impl Scenario {
             folder,
             client,
             lane,
+            engine,
         };
         until("the simulated cluster is ready", async || {
             scenario
@@ -387,9 +400,23 @@ impl Scenario {
         Api::all(self.client.clone())
     }
 
-    /// Argo's workflows.
+    /// The engine's workflows.
     pub fn workflow_api(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), NAMESPACE, &Argo.resource())
+        Api::namespaced_with(self.client.clone(), NAMESPACE, &self.engine.resource())
+    }
+
+    /// What the workflow of this name shows of a plan, with the objects of its steps.
+    pub async fn run(&self, name: &str, plan: &Plan) -> Run {
+        let object = self.workflow_api().get(name).await.expect("reading a workflow");
+        let steps = match (self.engine.step_resource(), self.engine.step_label()) {
+            (Some(kind), Some(label)) => {
+                let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), NAMESPACE, &kind);
+                let of_run = ListParams::default().labels(&format!("{label}={name}"));
+                api.list(&of_run).await.expect("listing its steps").items
+            }
+            _ => Vec::new(),
+        };
+        self.engine.observe(&Workflow { object, steps }, plan)
     }
 
     /// All workflows.
@@ -514,6 +541,10 @@ impl Scenario {
             &self.lane.kubectl(&["get", "upgradejobs", "-o", jobs]),
         );
         part("workflows", &self.lane.kubectl(&["get", "workflows", "-o", "jsonpath={range .items[*]}{.metadata.name} {.status.phase} {.status.message}{\"\\n\"}{range .status.nodes.*}  {.displayName} {.type} {.phase}: {.message}{\"\\n\"}{end}{end}"]));
+        part(
+            "custom runs",
+            &self.lane.kubectl(&["get", "pipelineruns,customruns"]),
+        );
         part(
             "ClusterVersion and pools",
             &self
