@@ -24,5 +24,6 @@ mod leader;
 mod outages;
 mod overlays;
 mod schedules;
+mod tekton;
 mod upgrade;
 mod windows;

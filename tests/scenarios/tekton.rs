@@ -1,0 +1,201 @@
+//! What is Tekton's own: runs that are cancelled in its ways, lost, or end badly. What is common to all engines is told elsewhere.
+
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+};
+use openshift_upgrade_operator::{
+    api::{
+        UpgradeJob,
+        upgrade_job::{EngineChoice, HookState},
+    },
+    engine::{Engine, NodePhase, Run, tekton::Tekton},
+    plan::Plan,
+};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::harness::{
+    NAMESPACE, NIGHT, Scenario, assert_succeeded,
+    audit::Request,
+    desired, failure, history, is_installed, lock,
+    objects::{failing_hook, hold_night, hook, job, running_for},
+    scenario_on, status, until,
+};
+
+async fn create(s: &Scenario, name: &str) {
+    s.create(&job(
+        name,
+        Some("4.18.5"),
+        json!({"machineConfigPools": hold_night("30m", None)}),
+    ))
+    .await;
+}
+
+fn plan(job: &UpgradeJob) -> Plan {
+    Plan::from_value(status(job).plan.as_ref().expect("a plan")).expect("a plan that can be read")
+}
+
+/// The run once it has ended, with nothing in it left running.
+async fn ended(s: &Scenario, job: &UpgradeJob) -> Run {
+    let (name, plan) = (format!("{}-run-1", job.name_any()), plan(job));
+    until("the PipelineRun has ended, and all its CustomRuns", async || {
+        let run = s.run(&name, &plan).await;
+        let is_over = run.finished && run.nodes.iter().all(|n| n.phase != NodePhase::Running);
+        is_over.then_some(run)
+    })
+    .await
+}
+
+fn phase(run: &Run, step: &str) -> Option<NodePhase> {
+    run.nodes.iter().find(|n| n.step == step).map(|n| n.phase)
+}
+
+#[tokio::test]
+#[ignore = "needs the test cluster: tests/run"]
+async fn a_failed_hook_fails_the_run_and_its_exit_part_is_run() {
+    scenario_on(&Tekton, &[], async |s| {
+        s.create(&failing_hook("broken", &["Start"], "Abort")).await;
+        for event in ["Success", "Failure", "Finish"] {
+            s.create(&hook(&format!("at-{}", event.to_lowercase()), &[event]))
+                .await;
+        }
+        create(s, "failed").await;
+        let done = s.until_over("failed").await;
+
+        let message = failure(&done, "HookFailed");
+        assert!(message.contains("broken"), "{message}");
+        assert_eq!(status(&done).workflow.unwrap().engine, EngineChoice::Tekton);
+        let run = ended(s, &done).await;
+        assert_eq!(run.phase, "Failed");
+        let ends = [
+            "hook-start-broken",
+            "pre-health-check",
+            "release",
+            "hooks-failure",
+            "hooks-success",
+        ]
+        .map(|step| phase(&run, step));
+        assert_eq!(
+            ends,
+            [
+                Some(NodePhase::Failed),
+                Some(NodePhase::Skipped),
+                Some(NodePhase::Succeeded),
+                Some(NodePhase::Succeeded),
+                Some(NodePhase::Skipped),
+            ]
+        );
+        let ran: Vec<String> = status(&done)
+            .hook_tracker
+            .iter()
+            .filter(|t| t.status == HookState::Complete)
+            .map(|t| t.upgrade_job_hook.clone())
+            .collect();
+        assert_eq!(ran, ["at-failure", "at-finish"]);
+        let cluster = s.cluster_version().await;
+        assert_eq!((lock(&cluster), desired(&cluster)), (None, None));
+    })
+    .await;
+}
+
+fn steps_api(s: &Scenario) -> Api<DynamicObject> {
+    let kind = Tekton.step_resource().expect("CustomRun");
+    Api::namespaced_with(s.client.clone(), NAMESPACE, &kind)
+}
+
+/// A person cancels the CustomRun of a step.
+async fn cancel_step(s: &Scenario, step: &str) {
+    let of_step = ListParams::default().labels(&format!("tekton.dev/pipelineTask={step}"));
+    let found = steps_api(s)
+        .list(&of_step)
+        .await
+        .expect("listing CustomRuns")
+        .items;
+    let name = found.first().expect("the CustomRun").name_any();
+    let patch = json!({"spec": {"status": "RunCancelled", "statusMessage": "no more"}});
+    steps_api(s)
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .expect("cancelling a CustomRun");
+}
+
+async fn cancel(s: &Scenario, job: &str, step: &str, how: &str) {
+    if how == "RunCancelled" {
+        return cancel_step(s, step).await;
+    }
+    let patch: Value = json!({"spec": {"status": how}});
+    s.edit_workflow(&format!("{job}-run-1"), patch).await;
+}
+
+#[rstest]
+#[case::cancelled("Cancelled", "terminated")]
+#[case::cancelled_run_finally("CancelledRunFinally", "stopped")]
+#[case::stopped_run_finally("StoppedRunFinally", "stopped")]
+#[case::one_step("RunCancelled", "stopped")]
+#[tokio::test]
+#[ignore = "needs the test cluster: tests/run"]
+async fn who_cancels_a_run_before_desired_update_was_set_ends_the_job(#[case] how: &str, #[case] said: &str) {
+    scenario_on(&Tekton, &[], async |s| {
+        s.create(&running_for(hook("endless", &["Start"]), 3_600_000))
+            .await;
+        create(s, "cancelled").await;
+        s.until_step_runs("cancelled", "hook-start-endless").await;
+        cancel(s, "cancelled", "hook-start-endless", how).await;
+        let done = s.until_over("cancelled").await;
+
+        let message = failure(&done, "WorkflowStopped");
+        assert!(message.contains(said), "{message}");
+        let cluster = s.cluster_version().await;
+        assert_eq!(
+            (history(&cluster), desired(&cluster), lock(&cluster)),
+            (vec!["4.18.3"], None, None)
+        );
+        assert!(!s.operators_writes().iter().any(Request::is_of_desired_update));
+        assert!(!s.pool(NIGHT).await.spec.paused);
+        assert_eq!(s.workflows().await.len(), 1, "it is not rendered again");
+        let run = ended(s, &done).await;
+        assert_eq!(phase(&run, "hook-start-endless"), Some(NodePhase::Failed));
+        assert_eq!(
+            phase(&run, "pre-health-check").unwrap_or(NodePhase::Skipped),
+            NodePhase::Skipped
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs the test cluster: tests/run"]
+async fn a_deleted_run_goes_on_as_another_and_a_killed_operator_goes_on_where_it_was() {
+    scenario_on(&Tekton, &[], async |s| {
+        s.fault("stall-at", "40").await;
+        s.create(&job("lost", Some("4.18.5"), json!({}))).await;
+        s.until_step_runs("lost", "await-control-plane").await;
+        s.workflow_api()
+            .delete("lost-run-1", &DeleteParams::default())
+            .await
+            .expect("deleting the PipelineRun");
+        s.until_job("lost", "goes on as another run", |j| {
+            let workflow = status(j).workflow;
+            workflow.is_some_and(|w| w.name == "lost-run-2" && w.uid.is_some())
+        })
+        .await;
+        s.kill_operator();
+        s.fault("stall-at", "").await;
+        s.until_cluster_version("4.18.5 is installed", |c| is_installed(c, "4.18.5"))
+            .await;
+        s.start_operator();
+
+        let done = s.until_over("lost").await;
+        assert_succeeded(&done);
+        let run = until("the PipelineRun has ended", async || {
+            Some(s.run("lost-run-2", &plan(&done)).await).filter(|r| r.finished)
+        })
+        .await;
+        assert_eq!(run.phase, "Completed", "{:?}", run.message);
+        assert_eq!(phase(&run, "set-desired-update"), None, "it is not done again");
+        let writes = s.operators_writes();
+        assert_eq!(writes.iter().filter(|w| w.is_of_desired_update()).count(), 1);
+    })
+    .await;
+}
