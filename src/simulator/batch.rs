@@ -17,6 +17,7 @@ use kube::{
 use super::{
     driver::{self, CALL},
     openshift::write::{self, Write},
+    writer::Writer,
 };
 use crate::clock::Clock;
 
@@ -157,7 +158,7 @@ pub async fn run(client: Client, clock: Clock, idle: Duration, outcome: &(dyn Fn
         &mut changes,
     );
     let mut changes = futures::stream::select_all(changes);
-    let mut log = driver::Log::default();
+    let mut writer = Writer::new(client.clone());
     loop {
         let now = clock.now();
         let step = next(&driver::sorted(&store), now, outcome);
@@ -171,7 +172,7 @@ pub async fn run(client: Client, clock: Clock, idle: Duration, outcome: &(dyn Fn
         if !step.writes.is_empty() || !step.expired.is_empty() {
             wait = wait.min(driver::AFTER_A_WRITE);
         }
-        if !driver::apply(&client, step.writes, &mut log).await {
+        if !writer.apply(step.writes).await {
             tokio::time::sleep(driver::AFTER_A_FAILURE).await;
         }
         driver::pause(wait, &mut changes).await;

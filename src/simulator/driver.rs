@@ -6,32 +6,29 @@ use std::{fmt::Debug, time::Duration};
 
 use futures::{
     Stream, StreamExt, TryStreamExt,
-    future::join_all,
     stream::{BoxStream, select_all},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{
-        ApiResource, DeleteParams, DynamicObject, EvictParams, Patch, PatchParams, PostParams, Preconditions,
-    },
-    core::Status,
     runtime::{
         WatchStreamExt,
-        reflector::{self, Store, store::Writer},
+        reflector::{self, Store},
         utils::Backoff,
         watcher,
     },
 };
 use serde::de::DeserializeOwned;
-use serde_json::json;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
-use super::openshift::{
-    self, Cluster, SIMULATED, Settings, faults,
-    initial::{self, Initial},
-    write::{PodRef, Target, Write},
+use super::{
+    openshift::{
+        self, Cluster, SIMULATED, Settings, faults,
+        initial::{self, Initial},
+        write::{Target, Write},
+    },
+    writer::Writer,
 };
 use crate::{
     clock::Clock,
@@ -151,7 +148,7 @@ pub(super) fn watch<K>(api: Api<K>, config: watcher::Config, changes: &mut Vec<C
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    let writer = Writer::<K>::default();
+    let writer = reflector::store::Writer::<K>::default();
     let store = writer.as_reader();
     let events = watcher(api, config)
         .backoff(Steady)
@@ -221,7 +218,8 @@ pub async fn run(client: Client, simulation: &Simulation, mut on_news: impl FnMu
         idle,
     } = simulation;
     let (stores, mut changes) = Stores::watch(&client, initial.topology.is_some(), *clock);
-    let mut log = Log::default();
+    let mut writer = Writer::new(client.clone());
+    let mut problems = Vec::new();
     let mut is_ready = false;
     let mut workload = if *with_pods {
         initial::workload(initial)
@@ -232,21 +230,26 @@ pub async fn run(client: Client, simulation: &Simulation, mut on_news: impl FnMu
         let mut wait = *idle;
         if !workload.is_empty() {
             wait = AFTER_A_FAILURE;
-            if create_all(&client, &workload, &mut log).await {
+            if writer.create_all(&workload).await {
                 workload.clear();
             }
         }
         if stores.are_ready() {
             let (cluster, now) = (stores.snapshot(), clock.now());
             let step = openshift::next(&cluster, now, settings);
-            log.problems(step.problems);
-            let mut writes = step.writes;
+            if step.problems != problems {
+                problems = step.problems;
+                for problem in &problems {
+                    warn!("{problem}");
+                }
+            }
+            let mut due = step.writes;
             if !is_ready {
-                if initial::is_ready(&cluster, initial, now) && writes.is_empty() {
+                if initial::is_ready(&cluster, initial, now) && due.is_empty() {
                     is_ready = true;
                     on_news(News::Ready);
                 } else {
-                    writes = merge(initial::ensure(&cluster, initial, now), writes);
+                    due = merge(initial::ensure(&cluster, initial, now), due);
                 }
             }
             if let Some(until) = step.api_server_back_at {
@@ -255,10 +258,10 @@ pub async fn run(client: Client, simulation: &Simulation, mut on_news: impl FnMu
             if let Some(at) = step.wake_at {
                 wait = wait.min(at.duration_since(now).try_into().unwrap_or_default());
             }
-            if !writes.is_empty() {
+            if !due.is_empty() {
                 wait = wait.min(AFTER_A_WRITE);
             }
-            if !apply(&client, writes, &mut log).await {
+            if !writer.apply(due).await {
                 tokio::time::sleep(AFTER_A_FAILURE).await;
             }
         }
@@ -297,167 +300,5 @@ fn target(write: &Write) -> Option<&Target> {
     match write {
         Write::Patch { target, .. } => Some(target),
         Write::Create(..) | Write::Evict(_) | Write::Bind(..) | Write::FinishDeletion(_) => None,
-    }
-}
-
-/// What was said, so that nothing is said again and again.
-#[derive(Default)]
-pub(super) struct Log {
-    problems: Vec<String>,
-    /// Since the last round without a failure.
-    failures: Vec<String>,
-}
-
-impl Log {
-    fn problems(&mut self, problems: Vec<String>) {
-        if problems != self.problems {
-            for problem in &problems {
-                warn!("{problem}");
-            }
-            self.problems = problems;
-        }
-    }
-
-    fn failure(&mut self, failure: String) {
-        if !self.failures.contains(&failure) {
-            warn!("{failure}; trying again");
-            self.failures.push(failure);
-        }
-    }
-}
-
-/// Writes everything at once: a slow answer to one write must not hold up the others. Returns whether every write
-/// was answered with something that the next decision takes care of.
-pub(super) async fn apply(client: &Client, writes: Vec<Write>, log: &mut Log) -> bool {
-    let calls = writes.into_iter().map(|write| async move {
-        let name = describe(&write);
-        let result = tokio::time::timeout(CALL, apply_one(client, write)).await;
-        (name, result)
-    });
-    let mut failures = Vec::new();
-    for (name, result) in join_all(calls).await {
-        match result {
-            Ok(Ok(())) => info!("{name}"),
-            Ok(Err(kube::Error::Api(status))) if was_late(&status) => {
-                debug!("could not {name}: {}", status.message);
-            }
-            Ok(Err(error)) => failures.push(format!("could not {name}: {error}")),
-            Err(_) => failures.push(format!("could not {name}: no answer within {} s", CALL.as_secs())),
-        }
-    }
-    if failures.is_empty() {
-        log.failures.clear();
-        return true;
-    }
-    for failure in failures {
-        log.failure(failure);
-    }
-    false
-}
-
-/// Creates objects that rest on each other, in order; whether all of them are there now.
-///
-/// Not awaited before anything else: their namespace may still be going, and goes only when its pods have ended.
-async fn create_all(client: &Client, writes: &[Write], log: &mut Log) -> bool {
-    for write in writes {
-        match tokio::time::timeout(CALL, apply_one(client, write.clone())).await {
-            Ok(Ok(())) => info!("{}", describe(write)),
-            Ok(Err(kube::Error::Api(status))) if status.code == 409 => {}
-            Ok(Err(error)) => {
-                log.failure(format!("could not {}: {error}", describe(write)));
-                return false;
-            }
-            Err(_) => return false,
-        }
-    }
-    true
-}
-
-/// Somebody was faster (409), the object is gone (404), or a budget says no (429): decided anew.
-///
-/// 422 without causes is a JSON patch that does not fit the object, which has changed; a refused value names causes.
-fn was_late(status: &Status) -> bool {
-    let has_causes = status.details.as_ref().is_some_and(|d| !d.causes.is_empty());
-    matches!(status.code, 404 | 409 | 429) || (status.code == 422 && !has_causes)
-}
-
-fn describe(write: &Write) -> String {
-    let pod = |p: &PodRef| format!("pod {}/{}", p.namespace, p.name);
-    match write {
-        Write::Create(resource, object) => format!("create {} {}", resource.kind, object.name_any()),
-        Write::Patch { target, status, .. } => {
-            let part = if *status { " status" } else { "" };
-            format!("write {} {}{part}", target.resource.kind, target.name)
-        }
-        Write::Evict(p) => format!("evict {}", pod(p)),
-        Write::Bind(p, node) => format!("bind {} to node {node}", pod(p)),
-        Write::FinishDeletion(p) => format!("end {}", pod(p)),
-    }
-}
-
-async fn apply_one(client: &Client, write: Write) -> kube::Result<()> {
-    match write {
-        Write::Create(resource, object) => {
-            let api = dynamic(client, &resource, object.namespace().as_deref());
-            api.create(&PostParams::default(), &object).await.map(drop)
-        }
-        Write::Patch {
-            target,
-            status,
-            patch,
-        } => {
-            let api = dynamic(client, &target.resource, target.namespace.as_deref());
-            let (params, patch) = (PatchParams::default(), Patch::<()>::Json(patch));
-            if status {
-                api.patch_status(&target.name, &params, &patch).await.map(drop)
-            } else {
-                api.patch(&target.name, &params, &patch).await.map(drop)
-            }
-        }
-        Write::Evict(pod) => {
-            let params = EvictParams {
-                delete_options: Some(only(&pod)),
-                ..EvictParams::default()
-            };
-            pods(client, &pod).evict(&pod.name, &params).await.map(drop)
-        }
-        Write::Bind(pod, node) => {
-            let binding = json!({
-                "apiVersion": "v1", "kind": "Binding",
-                "metadata": {"name": pod.name, "uid": pod.uid},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-            });
-            let params = PostParams::default();
-            let api = pods(client, &pod);
-            let answer: kube::Result<serde_json::Value> = api
-                .create_subresource("binding", &pod.name, &params, &binding)
-                .await;
-            answer.map(drop)
-        }
-        Write::FinishDeletion(pod) => {
-            let params = only(&pod).grace_period(0);
-            pods(client, &pod).delete(&pod.name, &params).await.map(drop)
-        }
-    }
-}
-
-fn only(pod: &PodRef) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some(pod.uid.clone()),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    }
-}
-
-fn pods(client: &Client, pod: &PodRef) -> Api<Pod> {
-    Api::namespaced(client.clone(), &pod.namespace)
-}
-
-fn dynamic(client: &Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
-        None => Api::all_with(client.clone(), resource),
     }
 }

@@ -21,3 +21,4 @@ pub mod simulation;
 mod two_operators;
 #[cfg(test)]
 mod unreadable;
+mod writer;

@@ -32,7 +32,7 @@ pub(super) fn sync(context: Context<'_>, step: &mut Step) {
     let mut nodes: Vec<Cow<'_, Node>> = context.cluster.nodes.iter().map(Cow::Borrowed).collect();
     if !context.faults.hold.pools {
         for (node, pool) in nodes.iter_mut().zip(&context.members.0) {
-            if !node_update::is_at_rest(context, node) {
+            if !node_update::is_at_rest(context, node, step) {
                 node_update::advance(context, node.to_mut(), context.pool_name(*pool), step);
             }
         }
@@ -49,7 +49,7 @@ pub(super) fn sync(context: Context<'_>, step: &mut Step) {
         .zip(&mut nodes)
         .zip(&context.members.0)
     {
-        if !node_update::is_at_rest(context, node) {
+        if !node_update::is_at_rest(context, node, step) {
             let node = node.to_mut();
             adopt(context, *pool, node);
             node_update::report_ready(context, node, context.pool_name(*pool), step);

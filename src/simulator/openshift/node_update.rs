@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::ResourceExt;
 
-use super::{Context, SINCE, Step, annotate, annotation, conditions, drain, instant};
+use super::{Context, SINCE, Step, annotate, annotation, conditions, drain, durations::Range, instant};
 use crate::{
     api::duration,
     openshift::node::{CURRENT_CONFIG, DESIRED_CONFIG, DESIRED_DRAIN, LAST_APPLIED_DRAIN, REASON, STATE},
@@ -59,13 +59,13 @@ pub fn install(node: &mut Node, config: &str) {
 
 /// Whether there is nothing to be done about a node: it has what it was told to have, is ready, and need not say so again.
 /// The rest of this file would find the same, at a greater cost.
-pub(super) fn is_at_rest(context: Context<'_>, node: &Node) -> bool {
+pub(super) fn is_at_rest(context: Context<'_>, node: &Node, step: &mut Step) -> bool {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     is_done(node)
         && is_ready(node)
         && annotation(node, DESIRED_DRAIN) == annotation(node, LAST_APPLIED_DRAIN)
-        && context.settings.heartbeat.is_none()
         && !context.faults.not_ready_nodes.contains_key(name)
+        && !is_stale(context, node, step)
 }
 
 /// Takes the next step of a node's update, if one is due.
@@ -184,11 +184,7 @@ pub(super) fn report_ready(context: Context<'_>, node: &mut Node, pool: &str, st
     };
     let old = ready_condition(node).cloned();
     let same = old.as_ref().filter(|c| c.status == status);
-    let last_seen = old
-        .as_ref()
-        .and_then(|c| c.last_heartbeat_time.as_ref())
-        .map(|t| t.0);
-    let is_stale = status == "True" && is_stale(context, last_seen, step);
+    let is_stale = status == "True" && is_stale(context, node, step);
     if same.is_some() && !is_stale {
         return;
     }
@@ -204,12 +200,24 @@ pub(super) fn report_ready(context: Context<'_>, node: &mut Node, pool: &str, st
     set_condition(node, condition);
 }
 
-fn is_stale(context: Context<'_>, last_seen: Option<Timestamp>, step: &mut Step) -> bool {
-    let Some(heartbeat) = context.settings.heartbeat else {
+/// Whether the kubelet is to say again that it is there. Each at a time of its own: a thousand at once are a flood.
+fn is_stale(context: Context<'_>, node: &Node, step: &mut Step) -> bool {
+    let settings = context.settings;
+    let Some(heartbeat) = settings.heartbeat else {
         return false;
     };
-    let last_seen = last_seen.unwrap_or(Timestamp::MIN);
-    step.has_passed(last_seen, heartbeat, context.now)
+    let last_seen = ready_condition(node).and_then(|c| c.last_heartbeat_time.as_ref());
+    let last_seen = last_seen.map_or(Timestamp::MIN, |t| t.0);
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let within = Range {
+        min: heartbeat / 2,
+        max: heartbeat,
+    };
+    step.has_passed(
+        last_seen,
+        within.draw(settings.seed, &["heartbeat", name]),
+        context.now,
+    )
 }
 
 fn set_condition(node: &mut Node, condition: NodeCondition) {

@@ -23,7 +23,7 @@ pub struct Settings {
     pub evict_retry: SignedDuration,
     /// A pod's end, unless its own grace period is shorter.
     pub pod_stop: SignedDuration,
-    /// Between two heartbeats of a node; `None` = nodes never renew it (for virtual time).
+    /// Between two heartbeats of a node, at most (half of it at least); `None` = nodes never renew it (for virtual time).
     pub heartbeat: Option<SignedDuration>,
     /// When waiting becomes a fault; `None` = never, for clusters that upgrade in seconds.
     pub patience: Option<Patience>,
@@ -54,7 +54,8 @@ impl Default for Settings {
             node_of_pool: BTreeMap::new(),
             evict_retry: SignedDuration::from_secs(1),
             pod_stop: SignedDuration::from_millis(500),
-            heartbeat: Some(SignedDuration::from_secs(20)),
+            // As a kubelet's `nodeStatusReportFrequency`.
+            heartbeat: Some(SignedDuration::from_mins(5)),
             patience: None,
             api_server_away: SignedDuration::ZERO,
         }

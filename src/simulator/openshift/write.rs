@@ -16,6 +16,8 @@ pub struct Target {
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
+    /// The resourceVersion that the write was decided from.
+    pub version: String,
 }
 
 /// A pod; the UID keeps the write from hitting its successor.
@@ -87,9 +89,10 @@ where
     if operations.is_empty() {
         return None;
     }
+    let version = old.resource_version()?;
     let mut patch = vec![operation(
         &["metadata", "resourceVersion"],
-        Some(&Value::String(old.resource_version()?)),
+        Some(&Value::String(version.clone())),
     )];
     patch.extend(operations);
     Some(Write::Patch {
@@ -97,6 +100,7 @@ where
             resource: ApiResource::erase::<K>(&()),
             namespace: old.namespace(),
             name: old.name_any(),
+            version,
         },
         status,
         patch: Patch(patch),
