@@ -47,11 +47,7 @@ impl LiveTexts {
             let next = last?.saturating_add(interval).unwrap_or(Timestamp::MAX);
             (now < next).then_some(next)
         };
-        let only_text = decision
-            .reports
-            .iter()
-            .all(|(_, r)| matches!(r, Report::Message(_)));
-        if only_text
+        if are_messages(&decision.reports)
             && !decision.reports.is_empty()
             && let Some(next) = waits(self.reported.get(&uid(job)))
         {
@@ -78,6 +74,11 @@ fn wake(decision: &mut Decision, at: Timestamp) {
 
 /// Whether the decision changes messages of the status and nothing else; with an ending a message goes along for free.
 fn is_text_only(stored: &UpgradeJobStatus, decision: &Decision) -> bool {
+    decision.reports.is_empty() && stored != &decision.status && says_only(stored, decision)
+}
+
+/// Whether the decision, if it changes anything, changes only what people read: messages of the status and of the workflow.
+pub fn says_only(stored: &UpgradeJobStatus, decision: &Decision) -> bool {
     let Decision {
         status,
         actions,
@@ -89,13 +90,12 @@ fn is_text_only(stored: &UpgradeJobStatus, decision: &Decision) -> bool {
         lacks: _,
         wake_at: _,
     } = decision;
-    let is_quiet = actions.is_empty() && reports.is_empty() && notices.is_empty();
-    is_quiet && differ_in_text_only(stored, status)
+    let is_quiet = actions.is_empty() && are_messages(reports) && notices.is_empty();
+    is_quiet && without_messages(stored) == without_messages(status)
 }
 
-/// Whether two statuses say the same in other words.
-fn differ_in_text_only(stored: &UpgradeJobStatus, wanted: &UpgradeJobStatus) -> bool {
-    stored != wanted && without_messages(stored) == without_messages(wanted)
+fn are_messages(reports: &[(String, Report)]) -> bool {
+    reports.iter().all(|(_, r)| matches!(r, Report::Message(_)))
 }
 
 fn without_messages(status: &UpgradeJobStatus) -> UpgradeJobStatus {
@@ -122,10 +122,13 @@ fn without_messages(status: &UpgradeJobStatus) -> UpgradeJobStatus {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::steps::Action;
 
     fn status(change: &Value) -> UpgradeJobStatus {
         let mut status = json!({
@@ -147,7 +150,55 @@ mod tests {
     #[case::progress(json!({"message": "x", "progress": "4/9"}), false)]
     #[case::condition(json!({"conditions": []}), false)]
     fn only_text_may_wait(#[case] change: Value, #[case] waits: bool) {
-        assert_eq!(differ_in_text_only(&status(&json!({})), &status(&change)), waits);
+        let decision = to_write(status(&change));
+        assert_eq!(is_text_only(&status(&json!({})), &decision), waits);
+    }
+
+    fn to_write(status: UpgradeJobStatus) -> Decision {
+        Decision {
+            status,
+            actions: Vec::new(),
+            reports: Vec::new(),
+            notices: Vec::new(),
+            asks: BTreeSet::default(),
+            looks: BTreeSet::default(),
+            blocked: Vec::new(),
+            lacks: BTreeSet::default(),
+            wake_at: None,
+        }
+    }
+
+    fn message() -> Report {
+        Report::Message("63% done".to_owned())
+    }
+
+    #[rstest]
+    #[case::message(json!({"message": "63% done"}), vec![], true)]
+    #[case::message_of_the_workflow(json!({}), vec![message()], true)]
+    #[case::both(json!({"message": "63% done"}), vec![message()], true)]
+    #[case::phase(json!({"phase": "Paused"}), vec![], false)]
+    #[case::phase_and_message(json!({"phase": "Paused"}), vec![message()], false)]
+    #[case::end_of_a_step(json!({}), vec![message(), Report::Succeeded(String::new())], false)]
+    fn texts_are_told_from_what_matters(
+        #[case] change: Value,
+        #[case] reports: Vec<Report>,
+        #[case] expected: bool,
+    ) {
+        let reports = reports.into_iter().map(|r| ("a".to_owned(), r)).collect();
+        let decision = Decision {
+            reports,
+            ..to_write(status(&change))
+        };
+        assert_eq!(says_only(&status(&json!({})), &decision), expected);
+    }
+
+    #[test]
+    fn what_is_done_is_no_text() {
+        let decision = Decision {
+            actions: vec![Action::TakeLock],
+            ..to_write(status(&json!({})))
+        };
+        assert!(!says_only(&status(&json!({})), &decision));
     }
 
     #[rstest]
@@ -165,17 +216,7 @@ mod tests {
         job.status = Some(status(&json!({})));
         let mut texts = LiveTexts::default();
         texts.recorded(&job, at(0));
-        let mut decision = Decision {
-            status: status(&json!({"message": "63% done"})),
-            actions: Vec::new(),
-            reports: Vec::new(),
-            notices: Vec::new(),
-            asks: std::collections::BTreeSet::default(),
-            looks: std::collections::BTreeSet::default(),
-            blocked: Vec::new(),
-            lacks: std::collections::BTreeSet::default(),
-            wake_at: None,
-        };
+        let mut decision = to_write(status(&json!({"message": "63% done"})));
         texts.limit(&job, &mut decision, SignedDuration::from_secs(10), at(seconds));
         assert_eq!(decision.status.message.as_deref(), Some(written));
         assert_eq!(decision.wake_at, wake.map(at));

@@ -15,7 +15,7 @@ use super::{
     drains::Looker,
     effects::Effects,
     events, in_future, live,
-    live_texts::LiveTexts,
+    live_texts::{self, LiveTexts},
     prometheus::Asker,
     workflows,
 };
@@ -70,6 +70,13 @@ pub async fn reconcile(
     };
     let decision = scene.decide_informed(memory).await?;
     if !is_change(job, &decision) {
+        return Ok(wake(ctx, &decision));
+    }
+    if let Some(stored) = &job.status
+        && live_texts::says_only(stored, &decision)
+    {
+        // Texts decide nothing. The versions of the copies guard them, and a lost race is decided anew.
+        scene.carry_out(&decision, memory).await?;
         return Ok(wake(ctx, &decision));
     }
     // Health that ends a step is that of now, not of half a minute ago.
