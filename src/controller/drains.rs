@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{BoxFuture, FutureExt, join_all};
+use futures::{
+    StreamExt,
+    future::{BoxFuture, FutureExt, join_all},
+    stream,
+};
 use http::Request;
 use jiff::{Timestamp, tz::TimeZone};
 use k8s_openapi::api::{core::v1, policy::v1::PodDisruptionBudget};
@@ -24,7 +28,11 @@ use crate::{
 };
 
 /// Most pods of a node that are read: kubelets take 250, and 500 where they are told to.
-const MAX_PODS: u32 = 500;
+const MAX_PODS: usize = 500;
+/// So many pods are read at once: a page is parsed whole, at about 20 kB a pod, before it is stripped.
+const PAGE: u32 = 50;
+/// So many nodes are looked at at once.
+const AT_ONCE: usize = 4;
 /// Most namespaces of a node's pods in which budgets are read.
 const MAX_NAMESPACES: usize = 10;
 /// Most budgets, and most pending pods, that are read in a namespace.
@@ -62,7 +70,8 @@ impl Looker {
             .iter()
             .map(|n| sight(client, zone, n, now).boxed())
             .collect();
-        for (node, said) in nodes.iter().zip(join_all(looks).await) {
+        let said: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        for (node, said) in nodes.iter().zip(said) {
             let said = said.map_err(|e| e.to_string());
             self.drains.keep(node, Look { at: now, said });
         }
@@ -77,19 +86,7 @@ impl Looker {
 }
 
 async fn sight(client: &Client, zone: &TimeZone, node: &str, now: Timestamp) -> Result<Sight, CallError> {
-    let of_node = ListParams::default()
-        .limit(MAX_PODS)
-        .fields(&format!("spec.nodeName={node}"));
-    let api: Api<v1::Pod> = Api::all(client.clone());
-    let all = call_within(
-        TIMEOUT,
-        format!("list the pods of node {node}"),
-        api.list(&of_node),
-    )
-    .await?;
-    let is_cut = all.metadata.continue_.as_ref().is_some_and(|c| !c.is_empty());
-    let pods: Vec<Pod> = all.items.iter().filter(|p| is_left(p)).map(Pod::from).collect();
-    drop(all);
+    let (pods, is_cut) = pods_left(client, node).await?;
     let alive = pods.iter().filter(|p| p.ends_at.is_none());
     let names: BTreeSet<&str> = alive.map(|p| p.namespace.as_str()).collect();
     let names: Vec<&str> = names.into_iter().take(MAX_NAMESPACES).collect();
@@ -111,6 +108,28 @@ async fn sight(client: &Client, zone: &TimeZone, node: &str, now: Timestamp) -> 
         is_cut,
         pods: told,
     })
+}
+
+/// Pods that are to leave the node, and whether there are more than are read.
+async fn pods_left(client: &Client, node: &str) -> Result<(Vec<Pod>, bool), CallError> {
+    let api: Api<v1::Pod> = Api::all(client.clone());
+    let mut page = ListParams::default()
+        .limit(PAGE)
+        .fields(&format!("spec.nodeName={node}"));
+    // All pages together have the time of one request.
+    let pages = async {
+        let (mut left, mut read) = (Vec::new(), 0);
+        loop {
+            let all = api.list(&page).await?;
+            read += all.items.len();
+            left.extend(all.items.iter().filter(|p| is_left(p)).map(Pod::from));
+            page.continue_token = all.metadata.continue_.filter(|token| !token.is_empty());
+            if page.continue_token.is_none() || read >= MAX_PODS {
+                return Ok((left, page.continue_token.is_some()));
+            }
+        }
+    };
+    call_within(TIMEOUT, format!("list the pods of node {node}"), pages).await
 }
 
 async fn namespace(client: &Client, name: &str) -> Result<Namespace, CallError> {
