@@ -203,7 +203,7 @@ fn config(schedule: &str, rest: &str) -> Value {
 ))]
 #[case(object(
     "UpgradeJobHook",
-    "{events: [Start], taskRef: {name: x, arguments: [{name: a, value: b}]}}"
+    "{events: [Start], taskRef: {name: x, namespace: y, serviceAccountName: z, timeout: 30m, retries: 2, arguments: [{name: a, value: b}]}}"
 ))]
 fn the_api_server_accepts(#[case] object: Value) {
     assert_eq!(refusals(&object, None), Vec::<String>::new());

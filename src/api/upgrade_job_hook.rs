@@ -10,6 +10,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::GoDuration;
+
 /// Runs something at the events of matching UpgradeJobs.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
@@ -79,7 +81,7 @@ pub struct UpgradeJobHookSpec {
     /// An Argo WorkflowTemplate to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_ref: Option<TemplateRef>,
-    /// A Tekton Task to run.
+    /// A Tekton Task to run, where Tekton runs the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_ref: Option<TaskRef>,
 }
@@ -208,15 +210,30 @@ pub struct TemplateRef {
 }
 
 /// A Tekton Task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskRef {
     /// Name of the Task.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
+    /// Namespace of the Task, where that is not the namespace of the hook: Tekton's resolver `cluster` then fetches it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// Arguments, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<Argument>,
+    /// ServiceAccount of the pod. Default: that of `config.workflow.serviceAccountName` of the job, else that of the
+    /// operator's flag `--workflow-service-account`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_name: Option<String>,
+    /// How long the hook may take, all tries together, such as 30m. Default: no limit, so set one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<GoDuration>,
+    /// How often it is tried again after it failed by itself. Default 0. A pod that was killed, as in a drain, is started
+    /// again whatever this says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub retries: Option<u32>,
 }
 
 /// A named argument.

@@ -4,26 +4,26 @@
 //! that an upgrade must not start with is found here. What the schema refuses is checked again: an object may be older
 //! than the schema, or come from a file.
 
+mod hooks;
+
 use std::{collections::BTreeMap, fmt};
 
 use jiff::SignedDuration;
-use k8s_openapi::{
-    api::batch::v1::JobTemplateSpec,
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, Time},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::ResourceExt;
 
 use super::{
-    GoDuration, NodeForceDrain, UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
+    GoDuration, NodeForceDrain, UpgradeConfig, UpgradeJob, UpgradeSuspensionWindow,
     cluster_version::ClusterVersion,
     health_check::HealthChecks,
     job_config::{DelayUpgrade, JobConfig, PoolConfig},
     label_selector::{Selector, label_selector_problem},
     upgrade_config::JobTemplateMetadata,
     upgrade_job::DesiredVersion,
-    upgrade_job_hook::{TaskRef, TemplateRef},
 };
 use crate::openshift::{cluster_version, machine_config_pool::MachineConfigPool};
+
+pub use hooks::upgrade_job_hook;
 
 /// So many bytes of annotations may an object have, says the API server.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
@@ -91,31 +91,6 @@ pub fn upgrade_config(
         &spec.job_template.spec.config,
         pools,
     );
-    found.0
-}
-
-/// Problems of an UpgradeJobHook.
-pub fn upgrade_job_hook(hook: &UpgradeJobHook) -> Vec<Problem> {
-    let mut found = Found::default();
-    let spec = &hook.spec;
-    if spec.events.is_empty() {
-        let message = "no event is listed, so the hook never runs; list at least one, for example Start";
-        found.add("spec.events", message);
-    }
-    found.selector("spec.selector", Some(&spec.selector));
-    match (&spec.template, &spec.template_ref, &spec.task_ref) {
-        (Some(template), None, None) => found.job_template("spec.template", template),
-        (None, Some(TemplateRef { name, .. }), None) => found.name("spec.templateRef.name", name),
-        (None, None, Some(TaskRef { name, .. })) => found.name("spec.taskRef.name", name),
-        (None, None, None) => found.add(
-            "spec",
-            "there is nothing to run: write template (a Kubernetes Job), templateRef (Argo) or taskRef (Tekton)",
-        ),
-        _ => found.add(
-            "spec",
-            "template, templateRef and taskRef exclude each other: keep one of them, and write a hook for each other",
-        ),
-    }
     found.0
 }
 
@@ -231,12 +206,6 @@ impl Found {
                     end.0, start.0
                 ),
             );
-        }
-    }
-
-    fn name(&mut self, field: &str, name: &str) {
-        if name.is_empty() {
-            self.add(field, "it is empty: write the name of what to run");
         }
     }
 
@@ -444,31 +413,6 @@ impl Found {
                     super::duration::format(upgrade_timeout)
                 ),
             );
-        }
-    }
-
-    /// Only what the API server would refuse for certain when the Job is created. A missing restart policy is none of
-    /// that: the operator sets Never.
-    fn job_template(&mut self, field: &str, template: &JobTemplateSpec) {
-        let field = format!("{field}.spec.template.spec");
-        let pod = template.spec.as_ref().and_then(|s| s.template.spec.as_ref());
-        let Some(pod) = pod.filter(|p| !p.containers.is_empty()) else {
-            self.add(
-                format!("{field}.containers"),
-                "there is no container: write at least one",
-            );
-            return;
-        };
-        for (index, container) in pod.containers.iter().enumerate() {
-            if container.image.as_deref().unwrap_or_default().is_empty() {
-                let message = format!("container {:?} has no image: write one", container.name);
-                self.add(format!("{field}.containers[{index}].image"), message);
-            }
-        }
-        let policy = pod.restart_policy.as_deref().unwrap_or_default();
-        if !["", "Never", "OnFailure"].contains(&policy) {
-            let message = format!("a Job cannot have {policy}: write Never or OnFailure");
-            self.add(format!("{field}.restartPolicy"), message);
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::UpgradeJobHook;
 
 /// An object of our group with this spec, in flow YAML.
 fn object<T: DeserializeOwned>(kind: &str, spec: &str) -> T {
@@ -313,6 +314,9 @@ fn job_hook(pod: &str) -> UpgradeJobHook {
 #[case(job_hook(CONTAINER))]
 #[case(hook("events: [Start], templateRef: {name: x}"))]
 #[case(hook("events: [Start], taskRef: {name: x}"))]
+#[case(hook(
+    "events: [Start], taskRef: {name: x, namespace: y, serviceAccountName: z, timeout: 30m, retries: 2, arguments: [{name: a, value: b}]}"
+))]
 fn a_hook_is_valid(#[case] hook: UpgradeJobHook) {
     assert_eq!(upgrade_job_hook(&hook), []);
 }
@@ -359,6 +363,36 @@ fn a_hook_is_valid(#[case] hook: UpgradeJobHook) {
     hook("events: [Start], taskRef: {name: x}, selector: {matchExpressions: [{key: a, operator: In}]}"),
     "spec.selector",
     "list at least one value"
+)]
+#[case(
+    hook("events: [Start], taskRef: {name: x, namespace: 'Ops'}"),
+    "spec.taskRef.namespace",
+    "\"Ops\" is not the name of anything"
+)]
+#[case(
+    hook("events: [Start], taskRef: {name: x, serviceAccountName: ''}"),
+    "spec.taskRef.serviceAccountName",
+    "leave it out"
+)]
+#[case(
+    hook("events: [Start], taskRef: {name: x, timeout: soon}"),
+    "spec.taskRef.timeout",
+    "is not a duration"
+)]
+#[case(
+    hook("events: [Start], taskRef: {name: x, timeout: 0s}"),
+    "spec.taskRef.timeout",
+    "could never end in time"
+)]
+#[case(
+    hook("events: [Start], taskRef: {name: x, arguments: [{name: a, value: b}, {name: a, value: c}]}"),
+    "spec.taskRef.arguments[1].name",
+    "a has a value already"
+)]
+#[case(
+    hook("events: [Start], templateRef: {name: x, arguments: [{name: '', value: b}]}"),
+    "spec.templateRef.arguments[0].name",
+    "it is empty"
 )]
 fn a_hook_is_not_valid(#[case] hook: UpgradeJobHook, #[case] field: &str, #[case] message: &str) {
     only(&upgrade_job_hook(&hook), field, message);
