@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
@@ -10,6 +11,7 @@ use crate::{
         UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
         cluster_version::ClusterVersion as ManagedClusterVersion,
     },
+    hooks::{hook_run::HookRun, task_run::TaskRun},
     openshift::{
         cluster_operator::ClusterOperator,
         cluster_version::{self, ClusterVersion},
@@ -47,6 +49,8 @@ pub struct World {
     pub windows: Vec<UpgradeSuspensionWindow>,
     /// Jobs of hooks, of our namespace.
     pub hook_jobs: Vec<Job>,
+    /// TaskRuns of hooks, of our namespace; none where Tekton is not installed.
+    pub hook_task_runs: Vec<TaskRun>,
     /// `status.controlPlaneTopology` of the Infrastructure.
     pub control_plane_topology: Option<String>,
     /// What is known beside the cluster's objects.
@@ -54,6 +58,14 @@ pub struct World {
 }
 
 impl World {
+    /// What runs for hooks, as it is now.
+    pub fn hook_runs(&self, now: Timestamp) -> Vec<HookRun<'_>> {
+        let jobs = self.hook_jobs.iter().map(HookRun::of_job);
+        let task_runs = self.hook_task_runs.iter();
+        jobs.chain(task_runs.map(|r| HookRun::of_task_run(r, now)))
+            .collect()
+    }
+
     /// The job of this name.
     pub fn job(&self, name: &str) -> Option<&UpgradeJob> {
         self.jobs.iter().find(|j| j.name_any() == name)

@@ -73,6 +73,8 @@ pub mod annotations {
     pub const CHANNEL_CHANGED_AT: &str = "managedupgrade.appuio.io/channel-changed-at";
     /// On an UpgradeJob: why it has this version, or none.
     pub const VERSION_CHOICE: &str = "managedupgrade.appuio.io/version-choice";
+    /// On a TaskRun of a hook: which try it is, from 2.
+    pub const ATTEMPT: &str = "managedupgrade.appuio.io/attempt";
     /// On a workflow: hooks that it should run and cannot, a JSON object of step → cause.
     pub const HOOKS_NOT_RUN: &str = "managedupgrade.appuio.io/hooks-not-run";
 }
@@ -89,13 +91,13 @@ pub mod labels {
     pub const UPGRADE_JOB: &str = "managedupgrade.appuio.io/upgrade-job";
     /// On a workflow: UID of the UpgradeJob.
     pub const UPGRADE_JOB_UID: &str = "managedupgrade.appuio.io/upgrade-job-uid";
-    /// On a hook's Job: name of the UpgradeJobHook (the peer's).
+    /// On a hook's Job or TaskRun: name of the UpgradeJobHook (the peer's).
     pub const HOOK: &str = "upgradejobs.managedupgrade.appuio.io/upgradejobhook";
-    /// On a hook's Job: name of the UpgradeJob. The spelling is the peer's.
+    /// On a hook's Job or TaskRun: name of the UpgradeJob. The spelling is the peer's.
     pub const HOOK_JOB: &str = "upgradejobs.managedupgrade.appuio.io/upgradejobk";
-    /// On a hook's Job: the event (the peer's).
+    /// On a hook's Job or TaskRun: the event (the peer's).
     pub const HOOK_EVENT: &str = "upgradejobs.managedupgrade.appuio.io/event";
-    /// On a hook's Job: what tells several runs of one event apart, such as the pool (the peer's).
+    /// On a hook's Job or TaskRun: what tells several runs of one event apart, such as the pool (the peer's).
     pub const HOOK_TRACKING_KEY: &str = "upgradejobs.managedupgrade.appuio.io/tracking-key";
 }
 
@@ -103,7 +105,7 @@ pub mod labels {
 pub mod finalizers {
     /// On a started UpgradeJob: lock, pauses and intent are taken back before it goes.
     pub const UPGRADE_JOB: &str = "managedupgrade.appuio.io/release";
-    /// On a hook's Job: its end is in `status.hookTracker` before it goes (the peer's).
+    /// On a hook's Job or TaskRun: its end is in `status.hookTracker` before it goes (the peer's).
     pub const HOOK_JOB: &str = "upgradejobs.managedupgrade.appuio.io/hook-job-tracker";
 }
 

@@ -17,7 +17,7 @@ use crate::{
     engine::{
         self, Engine, RenderError, RunContext, Templates,
         argo::Argo,
-        native::{Lookup, TemplateKey},
+        native::{Lookup, TemplateKey, TemplateKind},
         tekton::Tekton,
     },
     openshift::machine_config_pool::MachineConfigPool,
@@ -153,7 +153,7 @@ fn workflow(manifests: &Manifests, args: &Args) -> Result<DynamicObject, Error> 
         .map_err(|source| Error::Render { job: name, source })
 }
 
-/// The WorkflowTemplates and ClusterWorkflowTemplates of the files.
+/// The reusable templates of the files.
 fn templates(manifests: &Manifests, job: &UpgradeJob) -> Templates {
     let mut all = Templates::default();
     for manifest in &manifests.objects {
@@ -162,15 +162,16 @@ fn templates(manifests: &Manifests, job: &UpgradeJob) -> Templates {
             .types
             .as_ref()
             .map(|t| (t.api_version.as_str(), t.kind.as_str()));
-        let cluster_scope = match kind {
-            Some(("argoproj.io/v1alpha1", "ClusterWorkflowTemplate")) => true,
-            Some(("argoproj.io/v1alpha1", "WorkflowTemplate")) if object.namespace() == job.namespace() => {
-                false
+        let is_ours = object.namespace() == job.namespace();
+        let kind = match kind {
+            Some(("argoproj.io/v1alpha1", "ClusterWorkflowTemplate")) => {
+                TemplateKind::ClusterWorkflowTemplate
             }
+            Some(("argoproj.io/v1alpha1", "WorkflowTemplate")) if is_ours => TemplateKind::WorkflowTemplate,
             Some(_) | None => continue,
         };
         let key = TemplateKey {
-            cluster_scope,
+            kind,
             name: object.name_any(),
         };
         let spec = object.data.get("spec").cloned().unwrap_or_default();

@@ -77,6 +77,14 @@ impl CallError {
         self.status().is_some_and(kube::core::Status::is_invalid)
     }
 
+    /// An admission webhook is against the object, as Tekton's own is against one that it could not run.
+    ///
+    /// Source: knative.dev/pkg webhook `MakeErrorStatus`, which answers 400.
+    pub fn is_denied(&self) -> bool {
+        let status = self.status().filter(|s| s.code == 400);
+        status.is_some_and(|s| s.message.contains("denied the request"))
+    }
+
     /// What was said, where the eviction of a pod is refused by anything but our own lack of rights.
     ///
     /// Sources of the texts: k8s.io/apiserver pkg/admission (webhook errors, validating policies) and pkg/registry/core/pod

@@ -5,16 +5,23 @@ use std::fmt::Debug;
 use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
+    api::{DynamicObject, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::calls::{CallError, call};
+use super::calls::{CallError, call, found};
 use crate::{
-    api::{UpgradeJob, UpgradeJobHook, annotations, finalizers, upgrade_job::PauseReason},
+    api::{
+        UpgradeJob, UpgradeJobHook, annotations, finalizers,
+        upgrade_job::{HookTracker, PauseReason},
+    },
     engine::{Place, Write},
-    hooks::{select, tracker},
+    hooks::{
+        hook_run::{RunKind, RunName},
+        select, task_run,
+        tracker::{self, NextTry},
+    },
     openshift::{
         cluster_version::{self, ClusterVersion},
         machine_config_pool::MachineConfigPool,
@@ -59,12 +66,17 @@ impl Effects<'_> {
             Action::WithdrawDesiredUpdate { ours, restore } => self.withdraw(ours, restore.as_ref()).await,
             Action::PausePool { pool, reason } => self.pause(pool, *reason).await,
             Action::UnpausePool { pool } => self.unpause(pool).await,
-            Action::CreateHookJob(job) => match self.create_hook_job(job).await {
-                Err(error) if error.is_invalid() => self.refused(job, &error).await,
-                result => result,
-            },
-            Action::ReleaseHookJob { name } => {
-                release_hook_job(self.client, &self.namespace(), self.world.hook_jobs.iter(), name).await
+            Action::CreateHookJob(job) => {
+                let api = Api::namespaced(self.client.clone(), &self.namespace());
+                self.create_hook_run(&api, job.as_ref(), RunKind::Job).await
+            }
+            Action::CreateHookTaskRun(run) => {
+                self.create_hook_run(&self.task_runs(), run.as_ref(), RunKind::TaskRun)
+                    .await
+            }
+            Action::RepeatHookTaskRun(next) => self.repeat_hook_task_run(next).await,
+            Action::ReleaseHookRun(run) => {
+                release_hook_run(self.client, &self.namespace(), self.world, run).await
             }
             Action::ClaimHook { hook } => self.claim_hook(hook).await,
             Action::Protect => self.protect(true).await,
@@ -192,15 +204,32 @@ impl Effects<'_> {
             .map(drop)
     }
 
-    /// The name is deterministic, so a Job that exists already is the one that we created before.
-    async fn create_hook_job(&self, job: &Job) -> Result<(), CallError> {
-        let name = job.name_any();
-        let api: Api<Job> = Api::namespaced(self.client.clone(), &self.namespace());
-        let attempt = format!("create Job {name} of a hook");
-        match call(attempt.clone(), api.create(&PostParams::default(), job)).await {
+    fn task_runs(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace(), &task_run::resource())
+    }
+
+    /// A Job or TaskRun that the API server refuses will never run: its hook has failed.
+    async fn create_hook_run<K>(&mut self, api: &Api<K>, run: &K, kind: RunKind) -> Result<(), CallError>
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        match self.create_once(api, run, kind).await {
+            Err(error) if error.is_invalid() || error.is_denied() => self.refused(run.meta(), &error).await,
+            result => result,
+        }
+    }
+
+    /// The name is deterministic, so one that exists already is the one that we created before.
+    async fn create_once<K>(&self, api: &Api<K>, run: &K, kind: RunKind) -> Result<(), CallError>
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let (kind, name) = (kind.as_str(), run.name_any());
+        let attempt = format!("create {kind} {name} of a hook");
+        match call(attempt.clone(), api.create(&PostParams::default(), run)).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_already_exists() => {
-                let existing = call(format!("read Job {name} of a hook"), api.get(&name)).await?;
+                let existing = call(format!("read {kind} {name} of a hook"), api.get(&name)).await?;
                 let ours = existing
                     .owner_references()
                     .iter()
@@ -208,19 +237,35 @@ impl Effects<'_> {
                 if ours {
                     return Ok(());
                 }
-                let problem = "a Job of that name exists and belongs to something else; delete it".to_owned();
+                let problem =
+                    format!("a {kind} of that name exists and belongs to something else; delete it");
                 Err(CallError::Own { attempt, problem })
             }
             Err(error) => Err(error),
         }
     }
 
-    /// A Job that the API server refuses will never run: its hook has failed.
-    async fn refused(&mut self, job: &Job, error: &CallError) -> Result<(), CallError> {
-        let mut status = self.job.status.clone().unwrap_or_default();
-        let Some(entry) = tracker::refused(job, &error.to_string()) else {
+    /// What the killed one was told is read from it: the copies do not keep it. Gone, it is a result that is lost, which the
+    /// next look tells.
+    async fn repeat_hook_task_run(&mut self, next: &NextTry) -> Result<(), CallError> {
+        let api = self.task_runs();
+        let Some(killed) = found(format!("read {}", next.after), api.get(&next.after.name)).await? else {
             return Ok(());
         };
+        let run = task_run::next(&killed, next);
+        self.create_hook_run(&api, &run, RunKind::TaskRun).await
+    }
+
+    async fn refused(&mut self, run: &ObjectMeta, error: &CallError) -> Result<(), CallError> {
+        let mut status = self.job.status.clone().unwrap_or_default();
+        let Some(entry) = tracker::refused(run, &error.to_string()) else {
+            return Ok(());
+        };
+        let same = |t: &HookTracker| {
+            (&t.upgrade_job_hook, t.hook_event, &t.tracking_key)
+                == (&entry.upgrade_job_hook, entry.hook_event, &entry.tracking_key)
+        };
+        status.hook_tracker.retain(|t| !same(t));
         status.hook_tracker.push(entry);
         self.write_status(&status).await
     }
@@ -311,29 +356,49 @@ where
     call(attempt, api.patch_status(&name, &params(), &patch)).await
 }
 
-/// Removes our finalizer from the Job of a hook.
-pub async fn release_hook_job(
+/// Removes our finalizer from what ran a hook.
+pub async fn release_hook_run(
     client: &Client,
     namespace: &str,
-    mut jobs: impl Iterator<Item = &Job>,
-    name: &str,
+    world: &World,
+    run: &RunName,
 ) -> Result<(), CallError> {
-    let Some(job) = jobs.find(|j| j.name_any() == name) else {
-        return Ok(());
+    let name = Some(&run.name);
+    let client = client.clone();
+    let released = match run.kind {
+        RunKind::Job => {
+            let job = world.hook_jobs.iter().find(|j| j.metadata.name.as_ref() == name);
+            let api: Api<Job> = Api::namespaced(client, namespace);
+            release(&api, job.map(|j| &j.metadata), run).await
+        }
+        RunKind::TaskRun => {
+            let mut all = world.hook_task_runs.iter();
+            let task_run = all.find(|r| r.metadata.name.as_ref() == name);
+            let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &task_run::resource());
+            release(&api, task_run.map(|r| &r.metadata), run).await
+        }
     };
-    let mut all: Vec<String> = job.finalizers().to_vec();
+    match released {
+        Err(error) if !error.is_not_found() => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+async fn release<K>(api: &Api<K>, known: Option<&ObjectMeta>, run: &RunName) -> Result<(), CallError>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    let Some(known) = known else { return Ok(()) };
+    let mut all = known.finalizers.clone().unwrap_or_default();
     all.retain(|f| f != finalizers::HOOK_JOB);
-    let patch = json!({"metadata": {"resourceVersion": job.resource_version(), "finalizers": all}});
-    let api: Api<Job> = Api::namespaced(client.clone(), namespace);
-    match call(
-        format!("remove the finalizer of Job {name}"),
-        api.patch(name, &params(), &Patch::Merge(patch)),
+    let patch = json!({"metadata": {"resourceVersion": known.resource_version, "finalizers": all}});
+    let patch = Patch::Merge(patch);
+    call(
+        format!("remove the finalizer of {run}"),
+        api.patch(&run.name, &params(), &patch),
     )
     .await
-    {
-        Err(error) if !error.is_not_found() => Err(error),
-        Ok(_) | Err(_) => Ok(()),
-    }
+    .map(drop)
 }
 
 /// A JSON patch. Its resourceVersion is replaced, not tested: a lost race is then a conflict (409), while a failed test is

@@ -1,5 +1,6 @@
 //! Reads that bypass the copies: before anything is written, what the decision rests on is read again.
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams},
@@ -13,6 +14,7 @@ use super::{
 use crate::{
     api::{cluster_version::ClusterVersion as ManagedClusterVersion, labels},
     engine::{Engine, Workflow},
+    hooks::task_run::{self, PodSight, TaskRun},
     openshift::{cluster_operator::ClusterOperator, cluster_version, machine_config_pool::MachineConfigPool},
     unreadable::Unreadable,
     world::World,
@@ -23,7 +25,14 @@ const LIMIT: u32 = 2_000;
 
 /// The world with what writes rest on read afresh; renders (which never change under one name), nodes (which only warn
 /// by default) and the topology stay as they are.
-pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<World, CallError> {
+///
+/// Without Tekton there are no TaskRuns to ask for.
+pub async fn refresh(
+    client: &Client,
+    namespace: &str,
+    world: World,
+    has_tekton: bool,
+) -> Result<World, CallError> {
     let list = ListParams::default().limit(LIMIT);
     let cluster_version = found(
         "read the ClusterVersion",
@@ -41,6 +50,11 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
         hook_jobs.list(&list.clone().labels(labels::HOOK_JOB)),
     )
     .await?;
+    let hook_task_runs = if has_tekton {
+        task_runs(client, namespace, &list).await?
+    } else {
+        Vec::new()
+    };
     let mut unreadable = Vec::new();
     let managed_versions = ours(client, namespace, &list, &mut unreadable).await?;
     let configs = ours(client, namespace, &list, &mut unreadable).await?;
@@ -64,12 +78,34 @@ pub async fn refresh(client: &Client, namespace: &str, world: World) -> Result<W
         hooks,
         windows,
         hook_jobs: sorted(hook_jobs.items),
+        hook_task_runs,
         operators: sorted(operators.items),
         rendered,
         nodes,
         control_plane_topology,
         outside,
     })
+}
+
+/// The TaskRuns of hooks, with what their pods tell where that decides whether a hook failed.
+async fn task_runs(client: &Client, namespace: &str, list: &ListParams) -> Result<Vec<TaskRun>, CallError> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &task_run::resource());
+    let list = list.clone().labels(labels::HOOK_JOB);
+    let all = call("list the TaskRuns of hooks", api.list(&list)).await?;
+    let mut runs: Vec<TaskRun> = sorted(all.items).into_iter().map(TaskRun::from).collect();
+    for run in &mut runs {
+        // One that is let go has its end on record.
+        if let Some(pod) = run.pod_to_look_at().filter(|_| run.is_held()) {
+            run.pod_sight = pod_sight(client, namespace, pod).await?;
+        }
+    }
+    Ok(runs)
+}
+
+async fn pod_sight(client: &Client, namespace: &str, name: &str) -> Result<PodSight, CallError> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let pod = found(format!("read pod {name} of a hook"), api.get(name)).await?;
+    Ok(pod.as_ref().map_or(PodSight::Deleted, PodSight::of))
 }
 
 /// A ClusterVersion of our own kind, and what writes of it rest on: the cluster's ClusterVersion, with its managed

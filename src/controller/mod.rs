@@ -42,6 +42,7 @@ use calls::CallError;
 use clocks::Clocks;
 use gate::Gate;
 use live_texts::LiveTexts;
+use mirror::Knowledge;
 use prometheus::Asker;
 pub use stores::Stores;
 
@@ -88,7 +89,8 @@ impl Context {
 
     /// A snapshot with everything read again that writes rest on.
     async fn fresh(&self, world: &World) -> Result<World, CallError> {
-        let fresh = live::refresh(&self.client, &self.settings.namespace, world.clone()).await?;
+        let has_tekton = self.stores.task_runs.knowledge() == Knowledge::Known;
+        let fresh = live::refresh(&self.client, &self.settings.namespace, world.clone(), has_tekton).await?;
         Ok(World {
             outside: self.outside(),
             ..fresh
@@ -307,7 +309,7 @@ impl Loop<'_> {
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);
         }
         if !is_held {
-            wakes.extend(self.abandoned_hook_jobs(&world).await);
+            wakes.extend(self.abandoned_hook_runs(&world).await);
         }
         wakes.into_iter().min()
     }
@@ -356,17 +358,16 @@ impl Loop<'_> {
         wakes
     }
 
-    /// Jobs of hooks whose UpgradeJob is gone: nobody will read their end, so they may go.
-    async fn abandoned_hook_jobs(&mut self, world: &World) -> Vec<Timestamp> {
+    /// Jobs and TaskRuns of hooks whose UpgradeJob is gone: nobody will read their end, so they may go.
+    async fn abandoned_hook_runs(&mut self, world: &World) -> Vec<Timestamp> {
         let ctx = self.ctx;
         let mut wakes = Vec::new();
-        for name in crate::hooks::tracker::abandoned(&world.jobs, &world.hook_jobs) {
+        for run in crate::hooks::tracker::abandoned(&world.jobs, &world.hook_runs(ctx.now())) {
             let work = async || {
-                let jobs = world.hook_jobs.iter();
-                let done = effects::release_hook_job(&ctx.client, &ctx.settings.namespace, jobs, &name);
+                let done = effects::release_hook_run(&ctx.client, &ctx.settings.namespace, world, &run);
                 done.await.map(|()| None)
             };
-            wakes.extend(self.retries.attempt(ctx, &format!("Job {name}"), work).await);
+            wakes.extend(self.retries.attempt(ctx, &run.to_string(), work).await);
         }
         wakes
     }

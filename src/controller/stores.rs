@@ -22,6 +22,7 @@ use crate::{
     },
     drain,
     engine::{self, Engine, Installed, Workflow},
+    hooks::task_run::{self, TaskRun},
     metrics::Family,
     openshift::{
         cluster_operator::ClusterOperator,
@@ -56,6 +57,7 @@ pub struct Stores {
     hooks: Ours<UpgradeJobHook>,
     windows: Ours<UpgradeSuspensionWindow>,
     hook_jobs: Mirror<Job>,
+    pub(super) task_runs: Mirror<TaskRun>,
     force_drains: Ours<NodeForceDrain>,
     pub(super) forced: Counts,
     machines: Mirror<MachineView>,
@@ -227,7 +229,16 @@ impl Stores {
             Some(o)
         };
         let jobs = Api::namespaced(c(), namespace);
-        tasks.spawn(watch(jobs, of_hooks, stores.hook_jobs.clone(), n(), clear));
+        tasks.spawn(watch(
+            jobs,
+            of_hooks.clone(),
+            stores.hook_jobs.clone(),
+            n(),
+            clear,
+        ));
+        let task_runs = Api::namespaced_with(c(), namespace, &task_run::resource());
+        let view = |o: DynamicObject| Some(TaskRun::from(o));
+        tasks.spawn(watch(task_runs, of_hooks, stores.task_runs.clone(), n(), view));
         for (kind, mirror) in stores.engine_kinds() {
             let of_jobs = config().labels(labels::UPGRADE_JOB_UID);
             let api = Api::namespaced_with(c(), namespace, &kind);
@@ -294,6 +305,7 @@ impl Stores {
             ("MachineConfigPool", self.pools.knowledge()),
             ("MachineConfig", self.rendered.knowledge()),
             ("Infrastructure", self.topology.knowledge()),
+            ("TaskRun", self.task_runs.knowledge()),
             ("NodeForceDrain", self.force_drains.knowledge()),
         ];
         for (kind, knowledge) in needed {
@@ -338,6 +350,7 @@ impl Stores {
             hooks,
             windows,
             hook_jobs: self.hook_jobs.all(),
+            hook_task_runs: self.task_runs.all(),
             control_plane_topology: self.topology.all().into_iter().next(),
             outside: Outside::default(),
         }

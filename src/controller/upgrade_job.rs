@@ -320,7 +320,9 @@ impl Pass<'_> {
                 | Action::PausePool { .. }
                 | Action::UnpausePool { .. }
                 | Action::CreateHookJob(_)
-                | Action::ReleaseHookJob { .. }
+                | Action::CreateHookTaskRun(_)
+                | Action::RepeatHookTaskRun(_)
+                | Action::ReleaseHookRun(_)
                 | Action::ClaimHook { .. }
                 | Action::Protect
                 | Action::Unprotect

@@ -17,19 +17,19 @@ use crate::{
     api::{UpgradeJobHook, upgrade_job::HookState},
     engine::{
         Report, Start, Templates,
-        native::{Lookup, TemplateKey, environment_name},
+        native::{Lookup, TemplateKey, TemplateKind, environment_name},
     },
     plan::{Plan, StepAction},
 };
 
-/// The kind of reusable templates, of the namespace or of the cluster.
-fn resource(key: &TemplateKey) -> ApiResource {
-    let plural = if key.cluster_scope {
-        "clusterworkflowtemplates"
-    } else {
-        "workflowtemplates"
+/// The kind of reusable templates.
+fn resource(kind: &TemplateKind) -> ApiResource {
+    let (group, version, plural) = match kind {
+        TemplateKind::WorkflowTemplate => ("argoproj.io", "v1alpha1", "workflowtemplates"),
+        TemplateKind::ClusterWorkflowTemplate => ("argoproj.io", "v1alpha1", "clusterworkflowtemplates"),
+        TemplateKind::Task { .. } => ("tekton.dev", "v1", "tasks"),
     };
-    let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", key.kind());
+    let kind = GroupVersionKind::gvk(group, version, kind.as_str());
     ApiResource::from_gvk_with_plural(&kind, plural)
 }
 
@@ -75,11 +75,16 @@ pub async fn templates_of(
 }
 
 async fn template(client: &Client, namespace: &str, key: &TemplateKey) -> Result<Lookup, CallError> {
-    let resource = resource(key);
-    let api: Api<DynamicObject> = if key.cluster_scope {
-        Api::all_with(client.clone(), &resource)
-    } else {
-        Api::namespaced_with(client.clone(), namespace, &resource)
+    let resource = resource(&key.kind);
+    let client = client.clone();
+    let api: Api<DynamicObject> = match &key.kind {
+        TemplateKind::ClusterWorkflowTemplate => Api::all_with(client, &resource),
+        TemplateKind::Task {
+            namespace: Some(elsewhere),
+        } => Api::namespaced_with(client, elsewhere, &resource),
+        TemplateKind::WorkflowTemplate | TemplateKind::Task { namespace: None } => {
+            Api::namespaced_with(client, namespace, &resource)
+        }
     };
     match call(format!("read {key} of a hook"), api.get(&key.name)).await {
         Ok(mut object) => Ok(object

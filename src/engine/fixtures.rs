@@ -6,7 +6,7 @@ use crate::{
     api::{UpgradeJob, UpgradeJobHook, job_config::WorkflowConfig},
     engine::{
         RunContext, Templates,
-        native::{Lookup, NO_TEMPLATES, TemplateKey},
+        native::{Lookup, NO_TEMPLATES, TemplateKey, TemplateKind},
     },
     openshift::machine_config_pool::MachineConfigPool,
     plan::{Plan, build},
@@ -90,7 +90,7 @@ pub fn native_hook(name: &str, events: &[&str], reference: &Value) -> UpgradeJob
 /// WorkflowTemplate `t` of this spec.
 pub fn templates(spec: &Value) -> Templates {
     let key = TemplateKey {
-        cluster_scope: false,
+        kind: TemplateKind::WorkflowTemplate,
         name: "t".to_owned(),
     };
     Templates([(key, Lookup::Found(spec.clone()))].into())

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::NodePhase;
-use crate::api::{names, upgrade_job_hook::TemplateRef};
+use crate::api::{
+    names,
+    upgrade_job_hook::{TaskRef, TemplateRef},
+};
 
 /// Longest name of an object.
 const MAX_NAME: usize = 253;
@@ -83,27 +86,61 @@ pub fn environment_name(workflow: &str, step: &str, key: &str) -> String {
 /// Which reusable template.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TemplateKey {
-    /// Whether it belongs to the cluster, not to the namespace.
-    pub cluster_scope: bool,
+    /// Of which kind, and where.
+    pub kind: TemplateKind,
     /// Its name.
     pub name: String,
+}
+
+/// The kinds of reusable templates.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TemplateKind {
+    /// Argo's WorkflowTemplate, in the namespace of the job.
+    WorkflowTemplate,
+    /// Argo's ClusterWorkflowTemplate.
+    ClusterWorkflowTemplate,
+    /// Tekton's Task.
+    Task {
+        /// Its namespace; `None`: that of the job.
+        namespace: Option<String>,
+    },
+}
+
+impl TemplateKind {
+    /// The kind of Argo's templates that has this scope.
+    pub fn of_argo(is_of_cluster: bool) -> Self {
+        if is_of_cluster {
+            Self::ClusterWorkflowTemplate
+        } else {
+            Self::WorkflowTemplate
+        }
+    }
+
+    /// As the API spells it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::WorkflowTemplate => "WorkflowTemplate",
+            Self::ClusterWorkflowTemplate => "ClusterWorkflowTemplate",
+            Self::Task { .. } => "Task",
+        }
+    }
 }
 
 impl TemplateKey {
     /// The one that a hook refers to.
     pub fn of(reference: &TemplateRef) -> Self {
         Self {
-            cluster_scope: reference.cluster_scope,
+            kind: TemplateKind::of_argo(reference.cluster_scope),
             name: reference.name.clone(),
         }
     }
 
-    /// Its kind.
-    pub fn kind(&self) -> &'static str {
-        if self.cluster_scope {
-            "ClusterWorkflowTemplate"
-        } else {
-            "WorkflowTemplate"
+    /// The Task that a hook refers to.
+    pub fn of_task(reference: &TaskRef) -> Self {
+        let namespace = reference.namespace.clone();
+        Self {
+            kind: TemplateKind::Task { namespace },
+            name: reference.name.clone(),
         }
     }
 }
@@ -111,7 +148,7 @@ impl TemplateKey {
 /// As messages name it.
 impl std::fmt::Display for TemplateKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.kind(), self.name)
+        write!(f, "{} {}", self.kind.as_str(), self.name)
     }
 }
 

@@ -143,9 +143,10 @@ pub fn build(
     })
 }
 
-/// Whether the environment of a hook's Job was trimmed.
-pub fn is_trimmed(job: &Job) -> bool {
-    job.annotations().contains_key(ENVIRONMENT_TRIMMED)
+/// Whether the environment of a hook's Job or TaskRun was trimmed.
+pub fn is_trimmed(of: &ObjectMeta) -> bool {
+    let annotations = of.annotations.as_ref();
+    annotations.is_some_and(|a| a.contains_key(ENVIRONMENT_TRIMMED))
 }
 
 /// Why a hook is nothing for a Job, if it is made for a workflow engine.
@@ -227,20 +228,7 @@ fn add_environment(
 ) -> Result<bool, BuildError> {
     let pod = pod_spec(spec);
     let containers = pod.containers.len() + pod.init_containers.as_ref().map_or(0, Vec::len);
-    let fits = |e: &Environment| stored_size(&e.vars).saturating_mul(containers) <= MAX_ENVIRONMENT;
-
-    let mut max_job = environment::MAX_JOB;
-    let mut environment = environment::variables(event, job, matches_disruptive);
-    while !fits(&environment) && max_job > 1024 {
-        max_job /= 2;
-        environment = environment::variables_within(event, job, matches_disruptive, max_job);
-    }
-    if !fits(&environment) {
-        return Err(BuildError::TooLarge {
-            hook: hook.to_owned(),
-            containers,
-        });
-    }
+    let environment = environment_for(hook, containers, event, job, matches_disruptive)?;
     for container in pod
         .containers
         .iter_mut()
@@ -252,6 +240,30 @@ fn add_environment(
             .extend(environment.vars.iter().cloned());
     }
     Ok(environment.trimmed)
+}
+
+/// The environment of one of so many containers, so that all of them fit into one object.
+pub(super) fn environment_for(
+    hook: &str,
+    containers: usize,
+    event: &Event,
+    job: &UpgradeJob,
+    matches_disruptive: bool,
+) -> Result<Environment, BuildError> {
+    let fits = |e: &Environment| stored_size(&e.vars).saturating_mul(containers) <= MAX_ENVIRONMENT;
+    let mut max_job = environment::MAX_JOB;
+    let mut environment = environment::variables(event, job, matches_disruptive);
+    while !fits(&environment) && max_job > 1024 {
+        max_job /= 2;
+        environment = environment::variables_within(event, job, matches_disruptive, max_job);
+    }
+    if fits(&environment) {
+        return Ok(environment);
+    }
+    Err(BuildError::TooLarge {
+        hook: hook.to_owned(),
+        containers,
+    })
 }
 
 /// What the API server stores for one container: the variables, and their names once more in `managedFields`.
@@ -369,9 +381,9 @@ mod tests {
             build(&hook, &event(HookEvent::Start), &job, "", false, None)
         };
         let one = with(1).unwrap();
-        assert!(!is_trimmed(&one));
+        assert!(!is_trimmed(&one.metadata));
         let many = with(30).unwrap();
-        assert!(is_trimmed(&many));
+        assert!(is_trimmed(&many.metadata));
         assert!(serde_json::to_vec(&many).unwrap().len() < 1_500_000);
         let Err(BuildError::TooLarge { containers, .. }) = with(2000) else {
             panic!("2000 environments cannot fit")

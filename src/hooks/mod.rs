@@ -1,14 +1,17 @@
-//! Hooks: which ones run at an event, the Jobs they become, and what became of those Jobs. Pure.
+//! Hooks: which ones run at an event, the Jobs and TaskRuns they become, and what became of those. Pure.
 //!
-//! [`select`] picks the hooks, [`run`] decides what one event needs next, [`job`] and [`environment`] build a Job, [`native`] is
-//! what a workflow engine needs instead, and [`tracker`] reads the Jobs back into `UpgradeJob.status.hookTracker`.
+//! [`select`] picks the hooks, [`run`] decides what one event needs next, [`job`] and [`environment`] build a Job,
+//! [`task_run`] builds a TaskRun of Tekton, [`native`] is what a workflow engine needs that runs them itself, and [`tracker`]
+//! reads what runs ([`hook_run`]) back into `UpgradeJob.status.hookTracker`.
 
 pub mod environment;
+pub mod hook_run;
 pub mod job;
 mod naming;
 pub mod native;
 pub mod run;
 pub mod select;
+pub mod task_run;
 pub mod tracker;
 
 #[cfg(test)]

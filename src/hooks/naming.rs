@@ -1,4 +1,4 @@
-//! Names, labels and annotations of a hook's Job: always valid, and never the same for two things.
+//! Names, labels and annotations of what runs a hook: always valid, and never the same for two things.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use kube::ResourceExt;
 
 use crate::api::{UpgradeJob, labels, names, upgrade_job_hook::HookEvent};
 
-/// Name of the Job: `<job>-<hook>-<event>[-<key>]-<hash>`, a DNS label of at most 63 characters.
+/// Name of the Job or TaskRun: `<job>-<hook>-<event>[-<key>]-<hash>`, a DNS label of at most 63 characters.
 ///
 /// The longest parts are shortened first, so that hook and event stay readable. The hash covers all parts and the UID of
 /// the UpgradeJob: the names alone are ambiguous (`a-b` + `c`, `a` + `b-c`), and a job that was re-created under its old
@@ -29,6 +29,16 @@ pub fn name(job: &UpgradeJob, hook: &str, event: HookEvent, key: &str) -> String
     parts.push(hash);
     let trimmed: Vec<&str> = parts.iter().map(|p| p.trim_matches('-')).collect();
     trimmed.join("-")
+}
+
+/// Name of a further try of what has this `first` name: `<first>-<n>`, at most 63 characters as well.
+pub fn try_name(first: &str, attempt: u32) -> String {
+    if attempt <= 1 {
+        return first.to_owned();
+    }
+    let tail = format!("-{attempt}");
+    let head = names::fit(first, names::MAX.saturating_sub(tail.len()));
+    format!("{head}{tail}")
 }
 
 fn dns_part(text: &str) -> String {
@@ -118,6 +128,21 @@ mod tests {
             ),
             "up-1-cluster-upgrade-notify-externally-and-lo-finish"
         );
+    }
+
+    #[test]
+    fn every_try_has_a_name_of_its_own() {
+        let long = name(&upgrade_job(), &"x".repeat(200), HookEvent::Start, "worker");
+        assert_eq!(long.len(), 63);
+        for first in ["up-1-notify-start-0123456789", long.as_str()] {
+            let all: BTreeSet<String> = (1..=11).map(|n| try_name(first, n)).collect();
+            assert_eq!(all.len(), 11);
+            assert!(
+                all.contains(first) && all.iter().all(|n| is_dns_label(n)),
+                "{all:?}"
+            );
+        }
+        assert_eq!(try_name("a", 2), "a-2");
     }
 
     #[test]

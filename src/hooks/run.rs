@@ -1,13 +1,13 @@
-//! One event's tick: which Jobs to create, and whether the event's hooks are done.
+//! One event's tick: which Jobs and TaskRuns to create, and whether the event's hooks are done.
 
 use jiff::SignedDuration;
-use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
 use super::{
     environment::Event,
+    hook_run::NewRun,
     job::{self, BuildError},
-    tracker,
+    task_run, tracker,
 };
 use crate::{
     api::{
@@ -18,23 +18,32 @@ use crate::{
     text,
 };
 
-/// What the Jobs need besides hook, event and job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What Jobs and TaskRuns need besides hook, event and job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// `META_matchesDisruptiveHooks`, see [`super::select::matches_disruptive`].
     pub matches_disruptive: bool,
     /// Deadline of Jobs whose template has none (`--default-hook-deadline`).
     pub default_deadline: Option<SignedDuration>,
+    /// Tekton runs the job; `None`: it does not, so it runs no hooks of it either.
+    pub tekton: Option<Tekton>,
+}
+
+/// What TaskRuns need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tekton {
+    /// ServiceAccount of pods whose hook names none; `None` leaves that to Tekton.
+    pub account: Option<String>,
 }
 
 /// What an event's hooks need next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HooksTick {
-    /// Jobs to create. Their names are deterministic: "already exists" means done.
-    pub create: Vec<Job>,
+    /// What to create. The names are deterministic: "already exists" means done.
+    pub create: Vec<NewRun>,
     /// Entries to add to the tracker, for hooks that cannot be run at all; each is worth a Kubernetes Event.
     pub problems: Vec<HookTracker>,
-    /// What people should know of the Jobs in `create`; each is worth a Kubernetes Event.
+    /// What people should know of what is in `create`; each is worth a Kubernetes Event.
     pub warnings: Vec<String>,
     /// Where the event is.
     pub verdict: HooksVerdict,
@@ -55,7 +64,7 @@ pub enum HooksVerdict {
     },
     /// A hook with `failurePolicy: Abort` failed.
     Failed {
-        /// Names hook and Job, and says why.
+        /// Names the hook and what ran it, and says why.
         message: String,
     },
 }
@@ -88,7 +97,7 @@ pub fn tick(
 
 #[derive(Default)]
 struct Progress {
-    create: Vec<Job>,
+    create: Vec<NewRun>,
     problems: Vec<HookTracker>,
     warnings: Vec<String>,
     running: Vec<String>,
@@ -125,20 +134,16 @@ impl Progress {
         }
     }
 
-    fn create(&mut self, hook: &UpgradeJobHook, key: &str, new: Job) {
-        let (hook, job) = (hook.name_any(), new.name_any());
-        if job::is_trimmed(&new) {
+    fn create(&mut self, hook: &UpgradeJobHook, key: &str, new: NewRun) {
+        let (hook, run) = (hook.name_any(), new.name());
+        if new.is_trimmed() {
             self.warnings.push(format!(
-                "the environment of Job {job} of hook {hook} is too large and was trimmed: read the UpgradeJob from the API instead of JOB"
+                "the environment of {run} of hook {hook} is too large and was trimmed: read the UpgradeJob from the API instead of JOB"
             ));
         }
-        if new
-            .spec
-            .as_ref()
-            .is_some_and(|s| s.active_deadline_seconds.is_none())
-        {
+        if let Some(field) = new.field_of_deadline() {
             self.warnings.push(format!(
-                "Job {job} of hook {hook} has no deadline: if it hangs, so does the upgrade; set spec.template.spec.activeDeadlineSeconds of the hook"
+                "{run} of hook {hook} has no deadline: if it hangs, so does the upgrade; set {field} of the hook"
             ));
         }
         self.running.push(title(&hook, key));
@@ -190,19 +195,26 @@ fn build(
     key: &str,
     job: &UpgradeJob,
     settings: &Settings,
-) -> Result<Job, String> {
+) -> Result<NewRun, String> {
     let event = Event {
         pool: (!key.is_empty()).then(|| key.to_owned()),
         ..event.clone()
     };
-    let built = job::build(
-        hook,
-        &event,
-        job,
-        key,
-        settings.matches_disruptive,
-        settings.default_deadline,
-    );
+    let built = match (&hook.spec.template, &hook.spec.task_ref, &settings.tekton) {
+        (None, Some(task), Some(Tekton { account })) => {
+            task_run::build(hook, task, &event, job, key, settings, account.as_deref())
+                .map(|run| NewRun::TaskRun(Box::new(run)))
+        }
+        _ => job::build(
+            hook,
+            &event,
+            job,
+            key,
+            settings.matches_disruptive,
+            settings.default_deadline,
+        )
+        .map(|job| NewRun::Job(Box::new(job))),
+    };
     built.map_err(|e: BuildError| e.to_string())
 }
 
@@ -242,13 +254,17 @@ fn done(event: &str, complete: usize, ignored: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::batch::v1::Job;
     use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::{
         api::upgrade_job_hook::HookEvent,
-        hooks::fixtures::{self, entry, hook, hook_job, upgrade_job},
+        hooks::{
+            fixtures::{self, entry, hook, hook_job, upgrade_job},
+            hook_run::HookRun,
+        },
     };
 
     fn one() -> Vec<String> {
@@ -277,7 +293,19 @@ mod tests {
     }
 
     fn created(tick: &HooksTick) -> Vec<String> {
-        tick.create.iter().map(ResourceExt::name_any).collect()
+        tick.create.iter().map(|new| new.name().name).collect()
+    }
+
+    fn the_job(tick: &HooksTick) -> &Job {
+        match tick.create.as_slice() {
+            [NewRun::Job(job)] => job,
+            other => panic!("one Job, not {other:?}"),
+        }
+    }
+
+    fn track(tracker: &[HookTracker], jobs: &[Job]) -> Vec<HookTracker> {
+        let runs: Vec<_> = jobs.iter().map(HookRun::of_job).collect();
+        tracker::track(&upgrade_job(), tracker, &runs)
     }
 
     fn done(message: &str) -> HooksVerdict {
@@ -321,15 +349,15 @@ mod tests {
         assert_eq!(at_start(&hooks, &[]), first);
 
         let job = hook_job(&hooks[0], HookEvent::Start, "", "");
-        let tracker = tracker::track(&upgrade_job(), &[], &[job]);
+        let tracker = track(&[], &[job]);
         let second = at_start(&hooks, &tracker);
         assert_eq!((second.create.len(), &second.verdict), (0, &first.verdict));
 
         let job = hook_job(&hooks[0], HookEvent::Start, "", "Complete");
-        let tracker = tracker::track(&upgrade_job(), &tracker, &[job]);
+        let tracker = track(&tracker, &[job]);
         assert_eq!(at_start(&hooks, &tracker).verdict, done("hooks of Start: 1 done"));
         // The Job is gone (ttlSecondsAfterFinished): it is not run again.
-        let tracker = tracker::track(&upgrade_job(), &tracker, &[]);
+        let tracker = track(&tracker, &[]);
         let last = at_start(&hooks, &tracker);
         assert_eq!(
             (last.create.len(), last.verdict),
@@ -393,7 +421,7 @@ mod tests {
         let hooks = [hook("a", &json!({"failurePolicy": "Abort"}))];
         let job = hook_job(&hooks[0], HookEvent::Start, "", "Failed");
         let name = job.name_any();
-        let tracker = tracker::track(&upgrade_job(), &[], &[job]);
+        let tracker = track(&[], &[job]);
         assert_eq!(
             at_start(&hooks, &tracker).verdict,
             failed(&format!(
@@ -430,9 +458,7 @@ mod tests {
             tick.verdict,
             running("waiting for hooks of MachineConfigPoolUnpause: hook a for pool worker")
         );
-        let [job] = tick.create.as_slice() else {
-            panic!("one pool is left")
-        };
+        let job = the_job(&tick);
         let pod = job.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
         let env = pod.containers[0].env.as_ref().unwrap();
         let pool = env.iter().find(|v| v.name == "EVENT_pool").unwrap();
@@ -464,7 +490,7 @@ mod tests {
         let aborted = at_start(&hooks, &[]);
         assert_eq!(aborted.verdict, failed(&format!("hook a failed: {problem}")));
         // Recorded, the verdict is the same, and there is nothing more to record.
-        let tracker = tracker::track(&upgrade_job(), &aborted.problems, &[]);
+        let tracker = track(&aborted.problems, &[]);
         let again = at_start(&hooks, &tracker);
         assert_eq!((again.problems, again.verdict), (vec![], aborted.verdict));
     }
@@ -507,12 +533,13 @@ mod tests {
         let settings = Settings {
             default_deadline: Some(SignedDuration::from_mins(10)),
             matches_disruptive: true,
+            tekton: None,
         };
         let event = fixtures::event(HookEvent::Start);
         let tick = tick(&[&hook], &event, &one(), &[], &upgrade_job(), &settings);
         assert_eq!(tick.warnings, Vec::<String>::new());
         assert_eq!(
-            tick.create[0].spec.as_ref().unwrap().active_deadline_seconds,
+            the_job(&tick).spec.as_ref().unwrap().active_deadline_seconds,
             Some(600)
         );
     }

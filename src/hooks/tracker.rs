@@ -1,39 +1,40 @@
-//! What became of the Jobs of hooks: `UpgradeJob.status.hookTracker`.
+//! What became of hooks: `UpgradeJob.status.hookTracker`.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::batch::v1::{Job, JobCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde::{Deserialize, de::IntoDeserializer};
 
-use super::naming;
+use super::{
+    hook_run::{Again, HookRun, RunName},
+    naming,
+};
 use crate::api::{
-    UpgradeJob, finalizers, labels,
+    UpgradeJob, labels,
     upgrade_job::{HookState, HookTracker, WorkflowStep},
     upgrade_job_hook::HookEvent,
 };
 
-/// The tracker of `job`, renewed from the Jobs of its hooks: one entry per hook, event and tracking key, sorted by these.
+/// The tracker of `job`, renewed from what runs for its hooks: one entry per hook, event and tracking key, sorted by these.
 ///
-/// `tracker` is the stored one, `jobs` are all Jobs of the namespace; those of other UpgradeJobs are passed over.
-/// - A Job that exists is the truth, except that a stored Complete is never taken back.
-/// - An entry that ended stays when its Job is gone.
-/// - An entry that was Active, and whose Job is gone, has Failed: its result can no longer be known. `jobs` must
+/// `tracker` is the stored one, `runs` are all of the namespace; those of other UpgradeJobs are passed over.
+/// - A run that exists is the truth, except that a stored Complete is never taken back. Of several tries the last one counts.
+/// - An entry that ended stays when its run is gone.
+/// - An entry that was Active, and whose run is gone, has Failed: its result can no longer be known. `runs` must
 ///   therefore be at least as fresh as `tracker`; read them live before a failure is acted upon.
 /// - An entry of a hook that runs in a workflow stays as it is: the workflow tells.
-pub fn track(job: &UpgradeJob, tracker: &[HookTracker], jobs: &[Job]) -> Vec<HookTracker> {
+pub fn track(job: &UpgradeJob, tracker: &[HookTracker], runs: &[HookRun<'_>]) -> Vec<HookTracker> {
     let mut known: BTreeMap<Key, Known> = BTreeMap::new();
-    let (in_workflows, of_jobs): (Vec<_>, Vec<_>) = tracker.iter().partition(|e| e.workflow_step.is_some());
-    for entry in of_jobs {
+    let (in_workflows, of_runs): (Vec<_>, Vec<_>) = tracker.iter().partition(|e| e.workflow_step.is_some());
+    for entry in of_runs {
         let key = Key::of_entry(entry);
         let stored = &mut known.entry(key).or_default().stored;
         *stored = Some(worse(stored.take(), (entry.status, entry.message.clone())));
     }
-    for hook_job in jobs.iter().filter(|j| is_of(j, job)) {
-        if let Some(key) = Key::of_job(hook_job) {
-            let existing = &mut known.entry(key).or_default().existing;
-            *existing = Some(worse(existing.take(), state(hook_job)));
-        }
+    for (key, run) in last_tries(job, runs) {
+        let existing = &mut known.entry(key).or_default().existing;
+        *existing = Some(worse(existing.take(), (run.state, run.message.clone())));
     }
     for entry in &in_workflows {
         known.remove(&Key::of_entry(entry));
@@ -47,85 +48,77 @@ pub fn track(job: &UpgradeJob, tracker: &[HookTracker], jobs: &[Job]) -> Vec<Hoo
     all
 }
 
-/// State of a hook's Job, and why it failed, or what keeps it (empty otherwise).
-///
-/// SuccessCriteriaMet counts as Complete: the result is certain, only pods have to end. A Job that is being deleted before
-/// it ended has Failed: it makes no new pods, and our finalizer would hold it for ever.
-pub fn state(job: &Job) -> (HookState, String) {
-    let name = job.name_any();
-    if let Some(failed) = condition(job, "Failed") {
-        let why = match (failed.message.as_deref(), failed.reason.as_deref()) {
-            (None | Some(""), None | Some("")) => String::new(),
-            (None | Some(""), Some(reason)) => format!(": {reason}"),
-            (Some(message), None | Some("")) => format!(": {message}"),
-            (Some(message), Some(reason)) => format!(": {message} ({reason})"),
-        };
-        return (HookState::Failed, format!("Job {name} failed{why}"));
-    }
-    if condition(job, "Complete")
-        .or_else(|| condition(job, "SuccessCriteriaMet"))
-        .is_some()
-    {
-        return (HookState::Complete, String::new());
-    }
-    if job.metadata.deletion_timestamp.is_some() {
-        return (
-            HookState::Failed,
-            format!("Job {name} was deleted before it ended"),
-        );
-    }
-    (HookState::Active, obstacle(job).unwrap_or_default())
+/// A hook whose pod was killed, and that is to be tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextTry {
+    /// The try that was killed.
+    pub after: RunName,
+    /// Name of the next one.
+    pub name: String,
+    /// Its number.
+    pub attempt: u32,
+    /// How long it may take.
+    pub again: Again,
 }
 
-/// What keeps a Job that is not over: pods that failed, or one that cannot be scheduled or pulled. The Job counts them only,
-/// so the message says where to look.
-fn obstacle(job: &Job) -> Option<String> {
-    let name = job.name_any();
-    let status = job.status.as_ref()?;
-    let failed = match status.failed.unwrap_or_default() {
-        0 => None,
-        1 => Some("1 pod failed".to_owned()),
-        n => Some(format!("{n} pods failed")),
+/// The hooks of `job` that are to be tried again.
+pub fn next_tries(job: &UpgradeJob, runs: &[HookRun<'_>]) -> Vec<NextTry> {
+    let next = |(key, run): (Key, &HookRun<'_>)| {
+        let attempt = run.attempt.saturating_add(1);
+        Some(NextTry {
+            after: run.name(),
+            name: naming::try_name(&naming::name(job, &key.hook, key.event, &key.tracking), attempt),
+            attempt,
+            again: run.again?,
+        })
     };
-    let idle = status.active.unwrap_or_default() > 0 && status.ready == Some(0);
-    let idle = idle.then(|| "no pod is ready yet".to_owned());
-    let what: Vec<String> = failed.into_iter().chain(idle).collect();
-    let namespace = job.namespace().unwrap_or_default();
-    (!what.is_empty()).then(|| {
-        let what = what.join(", ");
-        format!(
-            "Job {name}: {what}; see oc -n {namespace} describe pods -l batch.kubernetes.io/job-name={name}"
-        )
-    })
+    last_tries(job, runs).into_iter().filter_map(next).collect()
 }
 
-/// Names of the Jobs of `job` that have ended, whose end is in `tracker`, and that still carry our finalizer.
+/// What runs for `job`, without tries that others followed.
+fn last_tries<'r, 'a>(job: &UpgradeJob, runs: &'r [HookRun<'a>]) -> Vec<(Key, &'r HookRun<'a>)> {
+    let ours = runs.iter().filter(|r| is_of(r.metadata, job));
+    let all: Vec<_> = ours.filter_map(|r| Some((Key::of(r.metadata)?, r))).collect();
+    all.iter()
+        .filter(|(key, run)| !all.iter().any(|(k, r)| k == key && follows(r, run)))
+        .cloned()
+        .collect()
+}
+
+fn follows(later: &HookRun<'_>, run: &HookRun<'_>) -> bool {
+    later.kind == run.kind && later.attempt > run.attempt
+}
+
+/// What ran for `job`, has ended, has its end in `tracker`, and still carries our finalizer.
 ///
 /// `tracker` is the one that was stored, not one that is about to be.
-pub fn releasable(job: &UpgradeJob, tracker: &[HookTracker], jobs: &[Job]) -> Vec<String> {
-    let recorded = |hook_job: &Job| {
-        Key::of_job(hook_job).is_none_or(|key| {
+pub fn releasable(job: &UpgradeJob, tracker: &[HookTracker], runs: &[HookRun<'_>]) -> Vec<RunName> {
+    let recorded = |run: &HookRun<'_>| {
+        Key::of(run.metadata).is_none_or(|key| {
             tracker
                 .iter()
                 .any(|t| t.status != HookState::Active && Key::of_entry(t) == key)
         })
     };
-    sorted_names(
-        jobs.iter()
-            .filter(|j| is_held(j) && is_of(j, job) && state(j).0 != HookState::Active && recorded(j)),
-    )
+    let last = last_tries(job, runs);
+    let is_last = |run: &HookRun<'_>| last.iter().any(|(_, r)| r.metadata.name == run.metadata.name);
+    let over = |run: &HookRun<'_>| run.state != HookState::Active && recorded(run);
+    sorted_names(runs.iter().filter(|r| {
+        let nobody_asks = Key::of(r.metadata).is_some() && !is_last(r);
+        r.is_held() && is_of(r.metadata, job) && (over(r) || nobody_asks)
+    }))
 }
 
-/// Names of the Jobs of hooks that carry our finalizer and whose UpgradeJob is gone, or going: nobody will read them.
+/// What runs for hooks, carries our finalizer, and has its UpgradeJob gone, or going: nobody will read it.
 ///
 /// One that is being deleted counts as gone: a foreground deletion waits for its Jobs first.
-pub fn abandoned(upgrade_jobs: &[UpgradeJob], jobs: &[Job]) -> Vec<String> {
-    let read = |hook_job: &Job| {
+pub fn abandoned(upgrade_jobs: &[UpgradeJob], runs: &[HookRun<'_>]) -> Vec<RunName> {
+    let read = |run: &HookRun<'_>| {
         upgrade_jobs
             .iter()
-            .any(|u| u.metadata.deletion_timestamp.is_none() && is_of(hook_job, u))
+            .any(|u| u.metadata.deletion_timestamp.is_none() && is_of(run.metadata, u))
     };
-    sorted_names(jobs.iter().filter(|j| is_held(j) && !read(j)))
+    sorted_names(runs.iter().filter(|r| r.is_held() && !read(r)))
 }
 
 /// The entry of a hook that could not be run at all.
@@ -152,9 +145,9 @@ pub fn started(hook: &str, event: HookEvent, key: &str, by: WorkflowStep) -> Hoo
     }
 }
 
-/// The entry of a Job that the API server refused; `None` for a Job that is not one of ours.
-pub fn refused(job: &Job, why: &str) -> Option<HookTracker> {
-    let key = Key::of_job(job)?;
+/// The entry of a Job or TaskRun that the API server refused; `None` for one that is not of ours.
+pub fn refused(run: &ObjectMeta, why: &str) -> Option<HookTracker> {
+    let key = Key::of(run)?;
     Some(failed(&key.hook, key.event, &key.tracking, why))
 }
 
@@ -206,10 +199,10 @@ impl Key {
     }
 
     /// Out of the labels; names that do not fit into a label are complete in the annotation of the same key.
-    fn of_job(job: &Job) -> Option<Self> {
+    fn of(run: &ObjectMeta) -> Option<Self> {
         let text = |key: &str| {
-            let of = |map: &BTreeMap<String, String>| map.get(key).cloned();
-            of(job.annotations()).or_else(|| of(job.labels()))
+            let of = |map: &Option<BTreeMap<String, String>>| map.as_ref()?.get(key).cloned();
+            of(&run.annotations).or_else(|| of(&run.labels))
         };
         let event: Result<_, serde::de::value::Error> =
             HookEvent::deserialize(text(labels::HOOK_EVENT)?.into_deserializer());
@@ -227,7 +220,7 @@ impl Key {
             (Some((HookState::Active, _)), None) => {
                 let name = naming::name(job, &self.hook, self.event, &self.tracking);
                 let why = format!(
-                    "Job {name} of hook {} disappeared before its end was recorded: was it deleted by hand?",
+                    "{name}, which ran hook {}, disappeared before its end was recorded: was it deleted by hand?",
                     self.hook
                 );
                 (HookState::Failed, why)
@@ -260,24 +253,16 @@ fn worse(old: Option<(HookState, String)>, new: (HookState, String)) -> (HookSta
 }
 
 /// By label and by UID: a Job of an earlier UpgradeJob of the same name is not ours.
-fn is_of(hook_job: &Job, job: &UpgradeJob) -> bool {
+fn is_of(run: &ObjectMeta, job: &UpgradeJob) -> bool {
     let owned = job
         .uid()
-        .is_some_and(|uid| hook_job.owner_references().iter().any(|o| o.uid == uid));
-    owned && hook_job.labels().get(labels::HOOK_JOB) == Some(&naming::label_value(&job.name_any()))
+        .is_some_and(|uid| run.owner_references.iter().flatten().any(|o| o.uid == uid));
+    let label = run.labels.as_ref().and_then(|l| l.get(labels::HOOK_JOB));
+    owned && label == Some(&naming::label_value(&job.name_any()))
 }
 
-fn is_held(job: &Job) -> bool {
-    job.finalizers().iter().any(|f| f == finalizers::HOOK_JOB)
-}
-
-fn condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
-    let conditions = job.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|c| c.type_ == type_ && c.status == "True")
-}
-
-fn sorted_names<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<String> {
-    let mut names: Vec<String> = jobs.map(ResourceExt::name_any).collect();
+fn sorted_names<'r, 'a: 'r>(runs: impl Iterator<Item = &'r HookRun<'a>>) -> Vec<RunName> {
+    let mut names: Vec<RunName> = runs.map(HookRun::name).collect();
     names.sort();
     names
 }
@@ -286,13 +271,37 @@ fn sorted_names<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<String> {
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use rstest::rstest;
-    use serde_json::{Value, json};
+    use serde_json::json;
+
+    use k8s_openapi::api::batch::v1::Job;
 
     use super::*;
     use crate::hooks::{
         fixtures::{entry, hook, hook_job, upgrade_job},
+        hook_run::RunKind,
         job,
     };
+
+    fn runs(jobs: &[Job]) -> Vec<HookRun<'_>> {
+        jobs.iter().map(HookRun::of_job).collect()
+    }
+
+    fn track(job: &UpgradeJob, tracker: &[HookTracker], jobs: &[Job]) -> Vec<HookTracker> {
+        super::track(job, tracker, &runs(jobs))
+    }
+
+    fn names(all: Vec<RunName>) -> Vec<String> {
+        let all = all.into_iter().inspect(|n| assert_eq!(n.kind, RunKind::Job));
+        all.map(|n| n.name).collect()
+    }
+
+    fn releasable(job: &UpgradeJob, tracker: &[HookTracker], jobs: &[Job]) -> Vec<String> {
+        names(super::releasable(job, tracker, &runs(jobs)))
+    }
+
+    fn abandoned(upgrade_jobs: &[UpgradeJob], jobs: &[Job]) -> Vec<String> {
+        names(super::abandoned(upgrade_jobs, &runs(jobs)))
+    }
 
     fn start_job(condition: &str) -> Job {
         hook_job(&hook("notify", &json!({})), HookEvent::Start, "", condition)
@@ -305,60 +314,6 @@ mod tests {
     fn deleted(mut job: Job) -> Job {
         job.metadata.deletion_timestamp = Some(Time("2021-01-01T21:30:00Z".parse().unwrap()));
         job
-    }
-
-    #[rstest]
-    #[case("", HookState::Active, "")]
-    #[case("Suspended", HookState::Active, "")]
-    #[case("FailureTarget", HookState::Active, "")]
-    #[case("Complete", HookState::Complete, "")]
-    #[case("SuccessCriteriaMet", HookState::Complete, "")]
-    #[case("Failed", HookState::Failed, "failed: it says so (ItsReason)")]
-    fn the_conditions_of_a_job_are_its_state(
-        #[case] condition: &str,
-        #[case] status: HookState,
-        #[case] message: &str,
-    ) {
-        let job = start_job(condition);
-        let (found, text) = state(&job);
-        assert_eq!(found, status);
-        if message.is_empty() {
-            assert_eq!(text, "");
-        } else {
-            assert_eq!(text, format!("Job {} {message}", job.name_any()));
-        }
-    }
-
-    #[rstest]
-    #[case::not_seen_by_the_controller(json!({}), "")]
-    #[case::cannot_be_scheduled_or_pulled(json!({"active": 1, "ready": 0}), "Job j: no pod is ready yet; see ")]
-    #[case::runs(json!({"active": 1, "ready": 1}), "")]
-    #[case::tries_again(json!({"active": 1, "ready": 1, "failed": 1}), "Job j: 1 pod failed; see ")]
-    #[case::is_about_to_try_again(json!({"active": 1, "ready": 0, "failed": 2}), "Job j: 2 pods failed, no pod is ready yet; see ")]
-    #[case::waits_to_try_again(json!({"ready": 0, "failed": 2}), "Job j: 2 pods failed; see ")]
-    fn a_job_that_does_not_get_on_says_where_to_look(#[case] status: Value, #[case] expected: &str) {
-        let job = json!({"metadata": {"name": "j", "namespace": "ns"}, "status": status});
-        let job: Job = serde_json::from_value(job).unwrap();
-        let (state, message) = state(&job);
-        assert_eq!(state, HookState::Active);
-        let pods = "oc -n ns describe pods -l batch.kubernetes.io/job-name=j";
-        let command = if expected.is_empty() { "" } else { pods };
-        assert_eq!(message, format!("{expected}{command}"));
-    }
-
-    #[test]
-    fn a_condition_that_is_false_says_nothing() {
-        let mut job = start_job("Failed");
-        job.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].status = "False".to_owned();
-        assert_eq!(state(&job).0, HookState::Active);
-    }
-
-    #[test]
-    fn a_job_deleted_in_mid_run_has_failed_one_deleted_after_its_end_has_not() {
-        let (status, message) = state(&deleted(start_job("")));
-        assert_eq!(status, HookState::Failed);
-        assert!(message.ends_with("was deleted before it ended"), "{message}");
-        assert_eq!(state(&deleted(start_job("Complete"))).0, HookState::Complete);
     }
 
     #[rstest]
@@ -397,7 +352,7 @@ mod tests {
         assert_eq!(
             tracker[0].message,
             format!(
-                "Job {name} of hook notify disappeared before its end was recorded: was it deleted by hand?"
+                "{name}, which ran hook notify, disappeared before its end was recorded: was it deleted by hand?"
             )
         );
     }

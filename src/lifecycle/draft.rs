@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Decision, Input, Notice, advice, mirror, release};
+use super::{Decision, EngineState, Input, Notice, advice, mirror, release};
 use crate::{
     api::{
         conditions::{self, reasons, types},
-        upgrade_job::{DesiredVersion, JobPhase, StepPhase, StepStatus, UpgradeJobStatus},
+        upgrade_job::{DesiredVersion, EngineChoice, JobPhase, StepPhase, StepStatus, UpgradeJobStatus},
     },
     drain::{self, Finding},
     engine::{Report, native::TemplateKey},
@@ -75,9 +75,20 @@ impl<'a> Draft<'a> {
             job: self.input.job,
             status: &self.status,
             settings: self.input.settings,
+            engine: self.engine(),
             now: self.input.now,
             began,
         }
+    }
+
+    /// The workflow engine that runs the job, or would.
+    fn engine(&self) -> Option<EngineChoice> {
+        let begun = self.status.workflow.as_ref().map(|w| w.engine);
+        let found = match self.input.engine {
+            EngineState::Ready { engine, .. } => Some(*engine),
+            EngineState::Missing(_) => None,
+        };
+        begun.or(found)
     }
 
     pub fn wake_at(&mut self, t: Timestamp) {
@@ -145,10 +156,16 @@ impl<'a> Draft<'a> {
         self.status.plan.as_ref().map(Plan::from_value).transpose()
     }
 
-    /// Brings the tracker up to date with the hooks' Jobs, and lets go of Jobs whose end was tracked before.
+    /// Brings the tracker up to date with what runs for hooks, tries again what was killed, and lets go of what has its end in
+    /// the tracker already.
     pub fn track_hooks(&mut self) {
-        let jobs = &self.input.world.hook_jobs;
-        let tracked = tracker::track(self.input.job, &self.status.hook_tracker, jobs);
+        let runs = self.input.world.hook_runs(self.input.now);
+        let tracked = tracker::track(self.input.job, &self.status.hook_tracker, &runs);
+        if self.input.job.metadata.deletion_timestamp.is_none() {
+            let next = tracker::next_tries(self.input.job, &runs);
+            self.actions
+                .extend(next.into_iter().map(Action::RepeatHookTaskRun));
+        }
         // The finalizer goes only once the tracker that is stored has the result: this decision's is not stored yet.
         let stored = self
             .input
@@ -156,8 +173,8 @@ impl<'a> Draft<'a> {
             .status
             .as_ref()
             .map_or(&[][..], |s| s.hook_tracker.as_slice());
-        for name in tracker::releasable(self.input.job, stored, jobs) {
-            self.actions.push(Action::ReleaseHookJob { name });
+        for run in tracker::releasable(self.input.job, stored, &runs) {
+            self.actions.push(Action::ReleaseHookRun(run));
         }
         self.status.hook_tracker = tracked;
     }
@@ -312,8 +329,12 @@ impl<'a> Draft<'a> {
             self.status.desired_update = None;
             self.status.previous_desired_update = None;
         }
-        self.actions
-            .retain(|a| matches!(a, Action::ReleaseHookJob { .. } | Action::ClaimHook { .. }));
+        self.actions.retain(|a| {
+            matches!(
+                a,
+                Action::ReleaseHookRun(_) | Action::RepeatHookTaskRun(_) | Action::ClaimHook { .. }
+            )
+        });
     }
 
     fn outcome(&mut self, phase: JobPhase, message: &str) {

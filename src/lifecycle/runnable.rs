@@ -1,4 +1,4 @@
-//! Whether the engine of a job can run its hooks of reusable templates: looked at once, when the job is pinned, so that people
+//! Whether the engine of a job can run its hooks of reusable templates (Argo's WorkflowTemplates, Tekton's Tasks): looked at once, when the job is pinned, so that people
 //! learn of it before the night.
 
 use kube::ResourceExt;
@@ -12,7 +12,7 @@ use crate::{
         upgrade_job_hook::{FailurePolicy, HookEvent},
     },
     engine::{Engine, argo::Argo, native::TemplateKey},
-    hooks::{job, select, tracker},
+    hooks::{job, select, task_run, tracker},
 };
 
 /// Looks once; `false` while something has to be read first. An Abort hook that cannot run fails the job now; another one is
@@ -36,18 +36,13 @@ pub(super) fn check(draft: &mut Draft<'_>) -> bool {
     if hooks.is_empty() {
         return true;
     }
-    if *engine == EngineChoice::Argo {
-        let wanted = hooks.iter().filter_map(|(_, h)| h.spec.template_ref.as_ref());
-        let lacking: Vec<TemplateKey> = wanted
-            .map(TemplateKey::of)
-            .filter(|key| input.templates.get(key).is_none())
-            .collect();
-        if !lacking.is_empty() {
-            for key in lacking {
-                draft.lack(key);
-            }
-            return false;
+    let wanted = hooks.iter().filter_map(|(_, h)| template_of(*engine, h));
+    let lacking: Vec<TemplateKey> = wanted.filter(|key| input.templates.get(key).is_none()).collect();
+    if !lacking.is_empty() {
+        for key in lacking {
+            draft.lack(key);
         }
+        return false;
     }
     judge(draft, *engine, &hooks);
     true
@@ -97,8 +92,22 @@ fn problem_of(draft: &Draft<'_>, engine: EngineChoice, hook: &UpgradeJobHook) ->
         EngineChoice::Argo if hook.spec.template_ref.is_some() => {
             Argo.problem_of(hook, draft.input.templates)
         }
+        EngineChoice::Tekton if let Some(task) = &hook.spec.task_ref => {
+            let namespace = hook.namespace().unwrap_or_default();
+            let lookup = draft.input.templates.get(&TemplateKey::of_task(task));
+            task_run::problem::of(task, &namespace, lookup).map(|p| p.to_string())
+        }
         EngineChoice::Argo | EngineChoice::Embedded | EngineChoice::Tekton | EngineChoice::Auto => {
             job::native(hook)
         }
+    }
+}
+
+/// The reusable template of a hook that this engine runs.
+fn template_of(engine: EngineChoice, hook: &UpgradeJobHook) -> Option<TemplateKey> {
+    match engine {
+        EngineChoice::Argo => hook.spec.template_ref.as_ref().map(TemplateKey::of),
+        EngineChoice::Tekton => hook.spec.task_ref.as_ref().map(TemplateKey::of_task),
+        EngineChoice::Embedded | EngineChoice::Auto => None,
     }
 }

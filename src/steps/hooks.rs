@@ -1,4 +1,4 @@
-//! `hook-…` and `hooks-…`: hooks as Jobs, one per hook, event and (for held pools) pool.
+//! `hook-…` and `hooks-…`: hooks as Jobs and TaskRuns, one per hook, event and (for held pools) pool.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,15 @@ use crate::{
     api::{
         UpgradeJob, UpgradeJobHook,
         conditions::{self, reasons, types},
+        upgrade_job::EngineChoice,
         upgrade_job_hook::HookEvent,
     },
     engine::native::Start,
     hooks::{
         environment::Event,
+        hook_run::NewRun,
         native,
-        run::{self, HooksVerdict},
+        run::{self, HooksVerdict, Tekton},
         select,
     },
     pools,
@@ -93,6 +95,7 @@ fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Op
     let settings = run::Settings {
         matches_disruptive: select::matches_disruptive(&scene.world.hooks, scene.job),
         default_deadline: scene.settings.default_hook_deadline,
+        tekton: tekton(scene),
     };
     let tracker = &scene.status.hook_tracker;
     let run::HooksTick {
@@ -103,7 +106,10 @@ fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Op
     } = run::tick(hooks, &event, &keys, tracker, &job, &settings);
     let actions = create
         .into_iter()
-        .map(|job| Action::CreateHookJob(Box::new(job)))
+        .map(|new| match new {
+            NewRun::Job(job) => Action::CreateHookJob(job),
+            NewRun::TaskRun(run) => Action::CreateHookTaskRun(run),
+        })
         .collect();
     let verdict = match verdict {
         HooksVerdict::Running { message } => Verdict::Running {
@@ -125,6 +131,19 @@ fn run(scene: &Scene<'_>, event: HookEvent, hooks: &[&UpgradeJobHook], group: Op
         blocked: Vec::new(),
         verdict,
     }
+}
+
+/// What TaskRuns need, where Tekton runs the job.
+fn tekton(scene: &Scene<'_>) -> Option<Tekton> {
+    if scene.engine != Some(EngineChoice::Tekton) {
+        return None;
+    }
+    let of_job = scene.job.spec.config.workflow.as_ref();
+    let account = of_job.and_then(|w| w.service_account_name.as_ref());
+    let account = account.or(scene.settings.workflow_service_account.as_ref());
+    Some(Tekton {
+        account: account.cloned(),
+    })
 }
 
 /// `EVENT_reason`: the peer's reasons, and `Expired` for a job that was not started in time.

@@ -18,16 +18,17 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use kube::ResourceExt;
+use kube::{ResourceExt, api::DynamicObject};
 
 use crate::{
     api::{
         UpgradeJob,
         health_check::HealthChecks,
-        upgrade_job::{HookTracker, PauseReason, StepStatus, UpgradeJobStatus},
+        upgrade_job::{EngineChoice, HookTracker, PauseReason, StepStatus, UpgradeJobStatus},
     },
     drain::{Drains, Explained, Finding},
     health::{self, Findings, Look, Moment, answers::Answers},
+    hooks::{hook_run::RunName, tracker::NextTry},
     plan::{PlanStep, StepAction},
     settings::Settings,
     target::Target,
@@ -51,6 +52,8 @@ pub struct Scene<'a> {
     pub status: &'a UpgradeJobStatus,
     /// The operator's settings.
     pub settings: &'a Settings,
+    /// The workflow engine that runs the job, or would; `None` where that is not known.
+    pub engine: Option<EngineChoice>,
     /// Now.
     pub now: Timestamp,
     /// When the step began.
@@ -126,11 +129,12 @@ pub enum Action {
     },
     /// Creates the Job of a hook.
     CreateHookJob(Box<Job>),
-    /// Removes our finalizer from the Job of a hook: its end is tracked.
-    ReleaseHookJob {
-        /// Name of the Job.
-        name: String,
-    },
+    /// Creates the TaskRun of a hook.
+    CreateHookTaskRun(Box<DynamicObject>),
+    /// Creates a further TaskRun of a hook whose pod was killed.
+    RepeatHookTaskRun(NextTry),
+    /// Removes our finalizer from what ran a hook: its end is tracked.
+    ReleaseHookRun(RunName),
     /// Claims a hook with `run: Next`.
     ClaimHook {
         /// Name of the hook.
@@ -183,7 +187,9 @@ impl std::fmt::Display for Action {
             }
             Self::UnpausePool { pool } => write!(f, "unpause pool {pool}"),
             Self::CreateHookJob(job) => write!(f, "create Job {}", job.name_any()),
-            Self::ReleaseHookJob { name } => write!(f, "remove the finalizer of Job {name}"),
+            Self::CreateHookTaskRun(run) => write!(f, "create TaskRun {}", run.name_any()),
+            Self::RepeatHookTaskRun(next) => write!(f, "create TaskRun {} after {}", next.name, next.after),
+            Self::ReleaseHookRun(run) => write!(f, "remove the finalizer of {run}"),
             Self::ClaimHook { hook } => write!(f, "claim hook {hook}"),
             Self::Protect => f.write_str("add the finalizer"),
             Self::Unprotect => f.write_str("remove the finalizer"),

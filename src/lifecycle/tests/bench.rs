@@ -18,6 +18,10 @@ use crate::{
         native::{Lookup, NativeRun},
     },
     health::answers::Answers,
+    hooks::{
+        hook_run::{RunKind, RunName},
+        task_run,
+    },
     lifecycle::{Decision, EngineState, Input, RunState, decide},
     plan::{Part, Plan, StepAction, When},
     pools,
@@ -305,7 +309,30 @@ impl Bench {
                     self.end_hook_jobs(type_);
                 }
             }
-            Action::ReleaseHookJob { name } => {
+            Action::CreateHookTaskRun(run) => {
+                self.world.hook_task_runs.push((**run).clone().into());
+            }
+            Action::RepeatHookTaskRun(next) => {
+                let mut runs = self.world.hook_task_runs.iter();
+                let killed = runs.find(|r| r.metadata.name.as_ref() == Some(&next.after.name));
+                let mut object = kube::api::DynamicObject::new("", &task_run::resource());
+                object.metadata = killed.unwrap().metadata.clone();
+                self.world
+                    .hook_task_runs
+                    .push(task_run::next(&object, next).into());
+            }
+            Action::ReleaseHookRun(RunName {
+                kind: RunKind::TaskRun,
+                name,
+            }) => {
+                let mut runs = self.world.hook_task_runs.iter_mut();
+                let run = runs.find(|r| r.metadata.name.as_deref() == Some(name));
+                run.unwrap().metadata.finalizers = None;
+            }
+            Action::ReleaseHookRun(RunName {
+                kind: RunKind::Job,
+                name,
+            }) => {
                 let job = self
                     .world
                     .hook_jobs

@@ -9,6 +9,7 @@ mod in_every_step;
 mod native;
 mod pools;
 mod table;
+mod task_runs;
 mod unreadable;
 mod upgrade;
 mod windows;

@@ -15,7 +15,7 @@ use crate::{
     },
     engine::{
         NodePhase, StopRequest,
-        native::{Lookup, TemplateKey},
+        native::{Lookup, TemplateKey, TemplateKind},
     },
     lifecycle::EngineState,
     plan::StepAction,
@@ -35,7 +35,7 @@ fn template() -> Lookup {
 
 fn key() -> TemplateKey {
     TemplateKey {
-        cluster_scope: false,
+        kind: TemplateKind::WorkflowTemplate,
         name: "t".into(),
     }
 }

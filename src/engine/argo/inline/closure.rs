@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::{ENVIRONMENT, InlineError, Object, object_mut, parameter, set};
-use crate::{api::names, engine::native::TemplateKey};
+use crate::{
+    api::names,
+    engine::native::{TemplateKey, TemplateKind},
+};
 
 /// Longest name of a template that Argo takes is 128; pods are named after it, too.
 const MAX_NAME: usize = 100;
@@ -183,11 +186,9 @@ fn make_local(of: &TemplateKey, reference: &mut Reference<'_>) {
         return;
     };
     let text = |field: &str| to.get(field).and_then(Value::as_str).unwrap_or_default();
-    let cluster_scope = to
-        .get("clusterScope")
-        .and_then(Value::as_bool)
-        .unwrap_or_default();
-    if text("name") == of.name && cluster_scope == of.cluster_scope {
+    let of_cluster = to.get("clusterScope").and_then(Value::as_bool);
+    let kind = TemplateKind::of_argo(of_cluster.unwrap_or_default());
+    if text("name") == of.name && kind == of.kind {
         let template = text("template").to_owned();
         call.remove("templateRef");
         call.insert("template".to_owned(), json!(template));

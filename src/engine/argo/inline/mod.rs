@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     api::upgrade_job_hook::TemplateRef,
-    engine::native::{Lookup, TemplateKey},
+    engine::native::{Lookup, TemplateKey, TemplateKind},
 };
 
 pub use error::InlineError;
@@ -128,9 +128,11 @@ fn found<'a>(
         Some(Lookup::Found(_)) => Err(InlineError::NoSpec { of }),
         Some(Lookup::Absent) | None => Err(InlineError::Absent {
             of,
-            namespace: (!key.cluster_scope).then(|| place.namespace.to_owned()),
+            namespace: (key.kind == TemplateKind::WorkflowTemplate).then(|| place.namespace.to_owned()),
         }),
-        Some(Lookup::KindAbsent) => Err(InlineError::KindAbsent { kind: key.kind() }),
+        Some(Lookup::KindAbsent) => Err(InlineError::KindAbsent {
+            kind: key.kind.as_str(),
+        }),
         Some(Lookup::Refused(why)) => Err(InlineError::Refused { of, why: why.clone() }),
         Some(Lookup::Forbidden(why)) => Err(InlineError::Forbidden { of, why: why.clone() }),
     }

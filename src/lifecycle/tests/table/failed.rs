@@ -238,7 +238,7 @@ fn lock_lost() {
         !matches!(
             a,
             crate::steps::Action::CreateHookJob(_)
-                | crate::steps::Action::ReleaseHookJob { .. }
+                | crate::steps::Action::ReleaseHookRun(_)
                 | crate::steps::Action::Unprotect
         )
     });
