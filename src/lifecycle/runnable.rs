@@ -1,5 +1,7 @@
-//! Whether the engine of a job can run its hooks of reusable templates (Argo's WorkflowTemplates, Tekton's Tasks): looked at once, when the job is pinned, so that people
-//! learn of it before the night.
+//! Whether the engine of a job can run its hooks of reusable templates (Argo's WorkflowTemplates, Tekton's Tasks): looked at
+//! once, when the job is pinned, so that people learn of it before the night.
+
+use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 
@@ -11,8 +13,11 @@ use crate::{
         upgrade_job::EngineChoice,
         upgrade_job_hook::{FailurePolicy, HookEvent},
     },
-    engine::{Engine, argo::Argo, native::TemplateKey},
-    hooks::{job, select, task_run, tracker},
+    engine::{
+        self,
+        native::{Lookup, TemplateKey},
+    },
+    hooks::{job, select, tracker},
 };
 
 /// Looks once; `false` while something has to be read first. An Abort hook that cannot run fails the job now; another one is
@@ -76,7 +81,7 @@ fn judge(draft: &mut Draft<'_>, engine: EngineChoice, hooks: &[(HookEvent, &Upgr
         }
     }
     if problems.is_empty() {
-        let message = "the templates of all hooks of this job were found";
+        let message = all_is_well(draft, engine, hooks);
         draft.condition(types::HOOKS_RUNNABLE, true, reasons::TEMPLATES_FOUND, message);
         return;
     }
@@ -87,19 +92,10 @@ fn judge(draft: &mut Draft<'_>, engine: EngineChoice, hooks: &[(HookEvent, &Upgr
     }
 }
 
-fn problem_of(draft: &Draft<'_>, engine: EngineChoice, hook: &UpgradeJobHook) -> Option<String> {
-    match engine {
-        EngineChoice::Argo if hook.spec.template_ref.is_some() => {
-            Argo.problem_of(hook, draft.input.templates)
-        }
-        EngineChoice::Tekton if let Some(task) = &hook.spec.task_ref => {
-            let namespace = hook.namespace().unwrap_or_default();
-            let lookup = draft.input.templates.get(&TemplateKey::of_task(task));
-            task_run::problem::of(task, &namespace, lookup).map(|p| p.to_string())
-        }
-        EngineChoice::Argo | EngineChoice::Embedded | EngineChoice::Tekton | EngineChoice::Auto => {
-            job::native(hook)
-        }
+fn problem_of(draft: &Draft<'_>, choice: EngineChoice, hook: &UpgradeJobHook) -> Option<String> {
+    match engine::of(choice) {
+        Some(engine) if template_of(choice, hook).is_some() => engine.problem_of(hook, draft.input.templates),
+        Some(_) | None => job::native(hook),
     }
 }
 
@@ -110,4 +106,23 @@ fn template_of(engine: EngineChoice, hook: &UpgradeJobHook) -> Option<TemplateKe
         EngineChoice::Tekton => hook.spec.task_ref.as_ref().map(TemplateKey::of_task),
         EngineChoice::Embedded | EngineChoice::Auto => None,
     }
+}
+
+/// What is said where nothing is known to be wrong.
+fn all_is_well(draft: &Draft<'_>, engine: EngineChoice, hooks: &[(HookEvent, &UpgradeJobHook)]) -> String {
+    let unread: BTreeSet<String> = hooks
+        .iter()
+        .filter_map(|(_, hook)| template_of(engine, hook))
+        .filter(|key| matches!(draft.input.templates.get(key), Some(Lookup::Forbidden(_))))
+        .map(|key| key.to_string())
+        .collect();
+    let found = "the templates of all hooks of this job were found";
+    if unread.is_empty() {
+        return found.to_owned();
+    }
+    let unread: Vec<String> = unread.into_iter().collect();
+    format!(
+        "{found}, or are not for the operator to read: {}",
+        unread.join(", ")
+    )
 }

@@ -1,7 +1,8 @@
 //! Tekton Pipelines.
 //!
 //! Every step is a custom task: Tekton makes a `CustomRun` of it, which has no pod, and the operator writes its status. What
-//! comes after the main part is `finally`. Facts about Tekton were read in its source, v1.15.0.
+//! comes after the main part is `finally`. Hooks are custom tasks as well, those that are Tasks too: see
+//! [`crate::hooks::task_run`]. Facts about Tekton were read in its source, v1.15.0.
 
 mod check;
 mod object;
@@ -11,15 +12,18 @@ mod text;
 
 use jiff::Timestamp;
 use kube::{
+    ResourceExt,
     api::{ApiResource, DynamicObject},
     core::GroupVersionKind,
 };
 use serde_json::{Value, json};
 
-use super::{Engine, Place, RenderError, Report, Run, RunContext, Templates, Workflow, Write};
+use super::{
+    Engine, Place, RenderError, Report, Run, RunContext, Templates, Workflow, Write, native::TemplateKey,
+};
 use crate::{
     api::{UpgradeJobHook, job_config::EngineChoice},
-    hooks::job,
+    hooks::{job, task_run},
     plan::Plan,
 };
 
@@ -93,8 +97,13 @@ impl Engine for Tekton {
         end(workflow, "CancelledRunFinally")
     }
 
-    fn problem_of(&self, hook: &UpgradeJobHook, _: &Templates) -> Option<String> {
-        job::native(hook)
+    fn problem_of(&self, hook: &UpgradeJobHook, templates: &Templates) -> Option<String> {
+        let Some(task) = &hook.spec.task_ref else {
+            return job::native(hook);
+        };
+        let namespace = hook.namespace().unwrap_or_default();
+        let lookup = templates.get(&TemplateKey::of_task(task));
+        task_run::problem::of(task, &namespace, lookup).map(|problem| problem.to_string())
     }
 }
 
