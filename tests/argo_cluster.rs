@@ -16,6 +16,7 @@ mod argo_plays;
 
 use std::{collections::BTreeMap, process::Command, time::Duration};
 
+use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use kube::{
     Api, Client,
@@ -380,9 +381,14 @@ async fn the_recordings_that_the_stand_in_follows_are_the_real_controllers() {
     let mut wrong = Vec::new();
     let only = std::env::var("PLAY").ok();
     let chosen = |play: &argo_plays::Play| only.as_ref().is_none_or(|only| only == play.name);
-    for play in argo_plays::all().into_iter().filter(chosen) {
-        let recorded = play.record(client.clone()).await;
-        let file = play.golden_file();
+    // Each mostly waits for the controller.
+    let mut recordings = stream::iter(argo_plays::all().into_iter().filter(chosen))
+        .map(|play| {
+            let client = client.clone();
+            async move { (play.record(client).await, play.golden_file()) }
+        })
+        .buffered(4);
+    while let Some((recorded, file)) = recordings.next().await {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(&file, recorded).unwrap();
