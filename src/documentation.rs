@@ -48,6 +48,42 @@ fn yaml() -> Vec<(String, String)> {
     found
 }
 
+/// What a person looks for in a UI must be there under this very name.
+#[test]
+fn steps_and_titles_of_the_engines_page_are_those_of_a_plan() {
+    let text = include_str!("../docs/engines.md");
+    let table = text.split("| step | ").nth(1).and_then(|t| t.split("\n\n").next()).unwrap();
+    let job: UpgradeJob = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "j", "namespace": "n"},
+        "spec": {
+            "startAfter": "2026-11-24T21:00:00Z", "startBefore": "2026-11-24T22:00:00Z", "desiredVersion": {"version": "4.18.5"},
+            "config": {"machineConfigPools": [{"matchLabels": {"pool": "night"}, "delayUpgrade": {"delayMin": "1h"}}]},
+        },
+    }))
+    .unwrap();
+    let pool: MachineConfigPool =
+        serde_json::from_value(serde_json::json!({"metadata": {"name": "night", "labels": {"pool": "night"}}, "spec": {}}))
+            .unwrap();
+    let hook = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "backup", "namespace": "n"}, "spec": {"events": ["Start"]},
+    }))
+    .unwrap();
+    let plan = build::main_plan(&job, &[hook], &[pool], 1);
+    let (mut steps, mut titles) = (0, 0);
+    for row in table.lines().skip(2) {
+        let cells: Vec<&str> = row.split('|').collect();
+        for step in cells[1].split('`').skip(1).step_by(2) {
+            assert!(plan.step(step).is_some(), "no step {step}");
+            steps += 1;
+        }
+        for title in cells[3].split('*').skip(1).step_by(2) {
+            assert!(plan.steps.iter().any(|s| s.title == title), "no title {title}");
+            titles += 1;
+        }
+    }
+    assert!(steps > 12 && titles > 10, "{steps} steps, {titles} titles");
+}
+
 #[test]
 fn every_example_of_our_kinds_is_taken_by_the_api_server_and_valid() {
     let mut checked = 0;
