@@ -4,7 +4,7 @@
 //!
 //! They need the cluster of `tests/cluster/up`, and disturb neither it nor each other:
 //! `eval "$(tests/cluster/env)"; cargo test --test hook_library -- --ignored`. `tests/run` does all of it.
-//! Those in `templates` need no cluster.
+//! Those in `templates` and `tasks` need no cluster.
 
 // The configuration of clippy allows these inside test functions only, and this whole crate is tests.
 #![allow(
@@ -24,6 +24,7 @@ mod cluster;
 mod document;
 mod hook;
 mod outside;
+mod tasks;
 mod templates;
 mod upgrade;
 mod webhook;

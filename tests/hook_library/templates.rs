@@ -22,19 +22,19 @@ use crate::{
 
 const IMAGE: &str = "image-registry.openshift-image-registry.svc:5000/openshift/tools:latest";
 
-/// Names of the templates: all files of the folder but the two that are none.
-fn names() -> BTreeSet<String> {
+/// Names of the templates: all files of the folder but the one that is none.
+pub fn names() -> BTreeSet<String> {
     let files = fs::read_dir(folder()).unwrap().map(|f| f.unwrap().path());
     let names: BTreeSet<String> = files
         .map(|f| f.file_stem().unwrap().to_str().unwrap().to_owned())
-        .filter(|n| n != "kustomization" && n != "library")
+        .filter(|n| n != "kustomization")
         .collect();
     assert!(names.len() >= 9, "{names:?}");
     names
 }
 
 /// Parameters of the template that a hook names, with their defaults.
-fn parameters(name: &str) -> BTreeMap<String, Option<String>> {
+pub fn parameters(name: &str) -> BTreeMap<String, Option<String>> {
     let all = templates(name);
     let entry = all.iter().find(|t| t["name"] == name).unwrap();
     let text = |v: &Value| v.as_str().map(str::to_owned);
@@ -65,7 +65,7 @@ fn all_of_them_are_applied_together() {
         .map(|r| r.as_str().unwrap().trim_end_matches(".yaml").to_owned())
         .collect();
     let mut expected = names();
-    expected.insert("library".to_owned());
+    expected.insert("../library".to_owned());
     assert_eq!(resources, expected);
 }
 
@@ -180,7 +180,7 @@ fn every_script_parses() {
         let on_node = variables.into_iter().find(|v| v["name"] == "ON_NODE");
         scripts.extend(on_node.map(|v| (file, v["value"].as_str().unwrap().to_owned())));
     }
-    let library = &documents("library.yaml")[0]["data"];
+    let library = &documents("../library/library.yaml")[0]["data"];
     for (name, script) in library.as_object().unwrap() {
         scripts.push((name.clone(), script.as_str().unwrap().to_owned()));
     }
