@@ -52,7 +52,11 @@ fn yaml() -> Vec<(String, String)> {
 #[test]
 fn steps_and_titles_of_the_engines_page_are_those_of_a_plan() {
     let text = include_str!("../docs/engines.md");
-    let table = text.split("| step | ").nth(1).and_then(|t| t.split("\n\n").next()).unwrap();
+    let table = text
+        .split("| step | ")
+        .nth(1)
+        .and_then(|t| t.split("\n\n").next())
+        .unwrap();
     let job: UpgradeJob = serde_json::from_value(serde_json::json!({
         "metadata": {"name": "j", "namespace": "n"},
         "spec": {
@@ -61,9 +65,10 @@ fn steps_and_titles_of_the_engines_page_are_those_of_a_plan() {
         },
     }))
     .unwrap();
-    let pool: MachineConfigPool =
-        serde_json::from_value(serde_json::json!({"metadata": {"name": "night", "labels": {"pool": "night"}}, "spec": {}}))
-            .unwrap();
+    let pool: MachineConfigPool = serde_json::from_value(
+        serde_json::json!({"metadata": {"name": "night", "labels": {"pool": "night"}}, "spec": {}}),
+    )
+    .unwrap();
     let hook = serde_json::from_value(serde_json::json!({
         "metadata": {"name": "backup", "namespace": "n"}, "spec": {"events": ["Start"]},
     }))

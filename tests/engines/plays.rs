@@ -131,8 +131,8 @@ fn random(seed: u64) -> Play {
     let exit = upgrade(&[], &[]);
     let exit = exit.part(Part::Exit).map(|s| serde_json::to_value(s).unwrap());
     steps.extend(exit);
-    let plan = json!({"version": 1, "run": {"kind": "main", "attempt": 1}, "steps": steps});
-    let mut play = Play::new(format!("random-{seed}"), Plan::from_value(&plan).unwrap());
+    let stored = json!({"version": 1, "run": {"kind": "main", "attempt": 1}, "steps": steps});
+    let mut play = Play::new(format!("random-{seed}"), Plan::from_value(&stored).unwrap());
     play.seed = seed;
     if rng.chance(50) {
         play.failing.insert(name(rng.below(count)));

@@ -63,17 +63,18 @@ pub fn build(
     }
     let timeout = task.timeout.as_ref().and_then(GoDuration::positive);
     let account = task.service_account_name.as_deref().or(account);
-    let mut spec = json!({
-        "taskRef": reference(task),
-        "params": task.arguments.iter().map(|Argument { name, value }| json!({"name": name, "value": value})).collect::<Vec<_>>(),
-        "timeout": duration(timeout.or(settings.default_deadline)),
-        "podTemplate": {"env": environment.vars},
-    });
+    let mut spec = serde_json::Map::new();
+    let mut set = |field: &str, value: Value| spec.insert(field.to_owned(), value);
+    set("taskRef", reference(task));
+    let param = |Argument { name, value }: &Argument| json!({"name": name, "value": value});
+    set("params", task.arguments.iter().map(param).collect());
+    set("timeout", duration(timeout.or(settings.default_deadline)));
+    set("podTemplate", json!({"env": environment.vars}));
     if let Some(account) = account {
-        spec["serviceAccountName"] = json!(account);
+        set("serviceAccountName", json!(account));
     }
     if let Some(retries) = task.retries.filter(|r| *r > 0) {
-        spec["retries"] = json!(retries);
+        set("retries", json!(retries));
     }
     let name = naming::name(job, &hook_name, event.name, tracking_key);
     let metadata = ObjectMeta {
@@ -84,7 +85,7 @@ pub fn build(
         owner_references: Some(vec![owner]),
         ..ObjectMeta::default()
     };
-    Ok(object(&name, metadata, spec))
+    Ok(object(&name, metadata, &Value::Object(spec)))
 }
 
 /// The next try of a TaskRun whose pod was killed: what it was told and given, under a name of its own.
@@ -118,10 +119,10 @@ pub fn next(of: &DynamicObject, next: &NextTry) -> DynamicObject {
         owner_references: of.metadata.owner_references.clone(),
         ..ObjectMeta::default()
     };
-    object(&next.name, metadata, spec)
+    object(&next.name, metadata, &spec)
 }
 
-fn object(name: &str, metadata: ObjectMeta, spec: Value) -> DynamicObject {
+fn object(name: &str, metadata: ObjectMeta, spec: &Value) -> DynamicObject {
     let object = DynamicObject::new(name, &resource()).data(json!({"spec": spec}));
     DynamicObject {
         metadata: ObjectMeta {

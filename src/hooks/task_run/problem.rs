@@ -154,14 +154,14 @@ mod tests {
         serde_json::from_value(json!({"name": "notify", "arguments": arguments})).unwrap()
     }
 
-    fn params(params: Value) -> Lookup {
+    fn params(params: &Value) -> Lookup {
         Lookup::Found(json!({"params": params}))
     }
 
     #[rstest]
     #[case::no_parameters(&[], Lookup::Found(json!({"steps": []})))]
-    #[case::defaults(&[], params(json!([{"name": "a", "default": ""}, {"name": "b", "default": ["x"]}])))]
-    #[case::given(&["a"], params(json!([{"name": "a"}, {"name": "b", "type": "string", "default": "x"}])))]
+    #[case::defaults(&[], params(&json!([{"name": "a", "default": ""}, {"name": "b", "default": ["x"]}])))]
+    #[case::given(&["a"], params(&json!([{"name": "a"}, {"name": "b", "type": "string", "default": "x"}])))]
     #[case::workspace_that_may_lack(&[], Lookup::Found(json!({"workspaces": [{"name": "w", "optional": true}]})))]
     #[case::not_ours_to_read(&["a"], Lookup::Forbidden("no".to_owned()))]
     fn a_task_can_be_run(#[case] arguments: &[&str], #[case] lookup: Lookup) {
@@ -171,10 +171,10 @@ mod tests {
     #[rstest]
     #[case(&[], Lookup::Absent, "there is no Task notify in namespace ns: create it, or correct spec.taskRef")]
     #[case(&[], Lookup::KindAbsent, "the API server has no kind Task of tekton.dev: install Tekton Pipelines")]
-    #[case(&["a"], params(json!([])), "Task notify has no parameter a: correct spec.taskRef.arguments")]
-    #[case(&["b"], params(json!([{"name": "a"}, {"name": "b"}, {"name": "c"}])), "Task notify needs a value for a, c: add it to spec.taskRef.arguments")]
-    #[case(&["a"], params(json!([{"name": "a", "type": "array"}])), "parameter a of Task notify is of type array, and hooks give texts only: use a Task that takes a text")]
-    #[case(&[], params(json!([{"name": "a", "properties": {"b": {}}}])), "parameter a of Task notify is of type object, and hooks give texts only: use a Task that takes a text")]
+    #[case(&["a"], params(&json!([])), "Task notify has no parameter a: correct spec.taskRef.arguments")]
+    #[case(&["b"], params(&json!([{"name": "a"}, {"name": "b"}, {"name": "c"}])), "Task notify needs a value for a, c: add it to spec.taskRef.arguments")]
+    #[case(&["a"], params(&json!([{"name": "a", "type": "array"}])), "parameter a of Task notify is of type array, and hooks give texts only: use a Task that takes a text")]
+    #[case(&[], params(&json!([{"name": "a", "properties": {"b": {}}}])), "parameter a of Task notify is of type object, and hooks give texts only: use a Task that takes a text")]
     #[case(&[], Lookup::Found(json!({"workspaces": [{"name": "o", "optional": true}, {"name": "w"}]})), "Task notify needs the workspace w, which hooks cannot give: make it optional, or use a volume of the Task")]
     fn a_task_that_cannot_be_run_says_why(
         #[case] arguments: &[&str],

@@ -358,18 +358,20 @@ impl Bench {
                     run.finished = true;
                 }
             }
-            Action::EndMainPart => {
-                let (_, run) = self.workflow.as_mut().unwrap();
-                run.stop = Some(StopRequest::Stop);
-                for native in run.native.values_mut() {
-                    for one in native.runs.iter_mut().filter(|r| r.phase == NodePhase::Running) {
-                        one.phase = NodePhase::Failed;
-                        one.message = "Stopped with strategy 'Stop'".into();
-                    }
-                    native.finished = true;
-                }
-            }
+            Action::EndMainPart => self.end_main_part(),
             Action::ClaimHook { .. } => {}
+        }
+    }
+
+    fn end_main_part(&mut self) {
+        let (_, run) = self.workflow.as_mut().unwrap();
+        run.stop = Some(StopRequest::Stop);
+        for native in run.native.values_mut() {
+            for one in native.runs.iter_mut().filter(|r| r.phase == NodePhase::Running) {
+                one.phase = NodePhase::Failed;
+                one.message = "Stopped with strategy 'Stop'".into();
+            }
+            native.finished = true;
         }
     }
 
