@@ -84,7 +84,9 @@ impl Effects<'_> {
             Action::TakeLock => self.lock(true).await,
             Action::ReleaseLock => self.lock(false).await,
             // Carried out where the engine is known.
-            Action::CreateWorkflow | Action::StopWorkflow | Action::EndMainPart => Ok(()),
+            Action::CreateWorkflow | Action::StopWorkflow | Action::EndMainPart | Action::DeleteWorkflow => {
+                Ok(())
+            }
         }
     }
 

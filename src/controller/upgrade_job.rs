@@ -6,7 +6,7 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use kube::{
     Api, ResourceExt,
-    api::{DynamicObject, PostParams},
+    api::{DeleteParams, DynamicObject, PostParams, Preconditions},
 };
 
 use super::{
@@ -311,6 +311,7 @@ impl Pass<'_> {
         for action in actions {
             let result = match action {
                 Action::CreateWorkflow => self.create_workflow(&effects.job).await,
+                Action::DeleteWorkflow => self.delete_workflow().await,
                 Action::StopWorkflow => write(&effects, self.workflow().and_then(|(e, w)| e.stop(w))).await,
                 Action::EndMainPart => {
                     write(&effects, self.workflow().and_then(|(e, w)| e.end_main_part(w))).await
@@ -457,6 +458,27 @@ impl Pass<'_> {
                 name: name.to_owned(),
                 key,
             })
+    }
+
+    async fn delete_workflow(&self) -> Result<(), Error> {
+        let Some((engine, workflow)) = self.workflow() else {
+            return Ok(());
+        };
+        let metadata = &workflow.object.metadata;
+        let name = workflow.object.name_any();
+        let only_this = DeleteParams {
+            preconditions: Some(Preconditions {
+                resource_version: metadata.resource_version.clone(),
+                uid: metadata.uid.clone(),
+            }),
+            ..DeleteParams::background()
+        };
+        let (client, namespace) = (self.ctx.client.clone(), &self.ctx.settings.namespace);
+        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &engine.resource());
+        match call(format!("delete workflow {name}"), api.delete(&name, &only_this)).await {
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     async fn report(

@@ -178,6 +178,9 @@ pub trait Engine: Send + Sync {
     /// The label by which the objects of the steps name their workflow.
     fn step_label(&self) -> Option<&'static str>;
 
+    /// Whether it deletes a finished workflow itself, after `config.workflow.ttl`.
+    fn removes_finished(&self) -> bool;
+
     /// The workflow object of a plan. It contains every step of the plan, is owned by the job, and carries the labels
     /// [`crate::api::labels::UPGRADE_JOB`] and [`crate::api::labels::UPGRADE_JOB_UID`].
     fn render(&self, plan: &Plan, context: &RunContext<'_>) -> Result<DynamicObject, RenderError>;

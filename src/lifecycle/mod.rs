@@ -20,6 +20,7 @@ mod runnable;
 mod running;
 #[cfg(test)]
 mod tests;
+mod ttl;
 
 use std::collections::BTreeSet;
 
@@ -149,7 +150,10 @@ pub fn decide(input: &Input<'_>) -> Decision {
     native::track(&mut draft);
     match Stage::of(input.job) {
         Stage::Deleting => deletion::decide(&mut draft),
-        Stage::Finished => exit::decide(&mut draft),
+        Stage::Finished => {
+            exit::decide(&mut draft);
+            ttl::decide(&mut draft);
+        }
         Stage::Started => running::decide(&mut draft),
         Stage::Pending => pending::decide(&mut draft),
     }

@@ -154,6 +154,8 @@ pub enum Action {
     StopWorkflow,
     /// Ends what the workflow still runs of its main part, so that its exit part begins.
     EndMainPart,
+    /// Deletes the workflow, which has ended.
+    DeleteWorkflow,
 }
 
 /// For the log: what and on which object. A hook's Job has the whole UpgradeJob in its environment, and whatever its
@@ -198,6 +200,7 @@ impl std::fmt::Display for Action {
             Self::CreateWorkflow => f.write_str("create the workflow"),
             Self::StopWorkflow => f.write_str("stop the workflow"),
             Self::EndMainPart => f.write_str("end the main part of the workflow"),
+            Self::DeleteWorkflow => f.write_str("delete the workflow, which has ended"),
         }
     }
 }

@@ -69,6 +69,11 @@ impl Engine for Argo {
         None
     }
 
+    /// The template sets `ttlStrategy`.
+    fn removes_finished(&self) -> bool {
+        true
+    }
+
     fn render(&self, plan: &Plan, context: &RunContext<'_>) -> Result<DynamicObject, RenderError> {
         render::render(plan, context)
     }

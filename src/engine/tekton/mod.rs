@@ -71,6 +71,10 @@ impl Engine for Tekton {
         Some(RUN_LABEL)
     }
 
+    fn removes_finished(&self) -> bool {
+        false
+    }
+
     fn render(&self, plan: &Plan, context: &RunContext<'_>) -> Result<DynamicObject, RenderError> {
         render::render(plan, context)
     }

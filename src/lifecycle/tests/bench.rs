@@ -170,6 +170,16 @@ impl Bench {
         );
     }
 
+    /// On a cluster with Tekton.
+    pub fn on_tekton(mut self) -> Self {
+        self.engine = EngineState::Ready {
+            engine: EngineChoice::Tekton,
+            api_version: Some("tekton.dev/v1".into()),
+            kind: Some("PipelineRun".into()),
+        };
+        self
+    }
+
     /// Follows the plan without any workflow.
     pub fn embedded(mut self) -> Self {
         self.engine = EngineState::Ready {
@@ -359,6 +369,7 @@ impl Bench {
                 }
             }
             Action::EndMainPart => self.end_main_part(),
+            Action::DeleteWorkflow => self.workflow = None,
             Action::ClaimHook { .. } => {}
         }
     }

@@ -10,6 +10,7 @@ mod native;
 mod pools;
 mod table;
 mod task_runs;
+mod ttl;
 mod unreadable;
 mod upgrade;
 mod windows;

@@ -28,12 +28,7 @@ fn hook(name: &str, events: &[&str], policy: &str) -> UpgradeJobHook {
 
 #[allow(clippy::needless_pass_by_value)]
 fn bench(hooks: Vec<UpgradeJobHook>, patch: Value) -> Bench {
-    let mut bench = Bench::new(job("j", patch));
-    bench.engine = EngineState::Ready {
-        engine: EngineChoice::Tekton,
-        api_version: Some("tekton.dev/v1".into()),
-        kind: Some("PipelineRun".into()),
-    };
+    let mut bench = Bench::new(job("j", patch)).on_tekton();
     let task = hooks[0].spec.task_ref.as_ref().unwrap();
     let found = Lookup::Found(json!({"steps": [{"name": "main"}]}));
     bench.templates.0.insert(TemplateKey::of_task(task), found);
