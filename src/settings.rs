@@ -19,6 +19,8 @@ pub struct Settings {
     pub workflow_service_account: Option<String>,
     /// `status.workflow.url`, with `{namespace}` and `{name}`.
     pub workflow_url_template: Option<String>,
+    /// How long a workflow engine may be silent before the embedded one takes over; `None` = for ever.
+    pub engine_handover_after: Option<SignedDuration>,
     /// Live text of a step is written to the engine at most this often.
     pub live_message_interval: SignedDuration,
     /// Deadline of hook Jobs that set none; `None` = none is set.
@@ -48,6 +50,9 @@ impl Settings {
     /// and an engine that is installed is found within minutes.
     pub const ABSENT_KIND_POLL: SignedDuration = SignedDuration::from_mins(5);
 
+    /// Default of `engine_handover_after`.
+    pub const ENGINE_HANDOVER_AFTER: SignedDuration = SignedDuration::from_mins(15);
+
     /// The defaults of `upgrade-operator run` for a process that nobody elects.
     pub fn new(namespace: impl Into<String>, zones: Zones) -> Self {
         Self {
@@ -57,6 +62,7 @@ impl Settings {
             engine: EngineChoice::Auto,
             workflow_service_account: None,
             workflow_url_template: None,
+            engine_handover_after: Some(Self::ENGINE_HANDOVER_AFTER),
             live_message_interval: SignedDuration::from_secs(30),
             default_hook_deadline: None,
             retrieval_grace: SignedDuration::from_mins(30),

@@ -36,6 +36,8 @@ pub mod types {
     pub const CHANNEL_CHANGE_AHEAD: &str = "ChannelChangeAhead";
     /// Whether the engine of the job can run its hooks of reusable templates, as was seen when the job was made.
     pub const HOOKS_RUNNABLE: &str = "HooksRunnable";
+    /// Whether the workflow engine does not do its part; the reason says what.
+    pub const ENGINE_STALLED: &str = "EngineStalled";
 }
 
 /// Condition reasons. The first block is the peer's.
@@ -129,6 +131,20 @@ pub mod reasons {
     pub const ORPHANED: &str = "Orphaned";
     /// A pool stays paused though nothing is pending for it.
     pub const NOTHING_PENDING: &str = "NothingPending";
+    /// The workflow engine does not do its part.
+    pub const ENGINE_STALLED: &str = "EngineStalled";
+    /// The workflow of the job could not be made.
+    pub const NOT_CREATED: &str = "NotCreated";
+    /// The engine has not begun with the workflow.
+    pub const NOT_PICKED_UP: &str = "NotPickedUp";
+    /// The engine has not gone on to the next step.
+    pub const SILENT: &str = "Silent";
+    /// The engine shows the workflow in a way that this operator cannot lead.
+    pub const ENGINE_UNSUPPORTED: &str = "EngineUnsupported";
+    /// The embedded engine follows the rest of the plan.
+    pub const HANDED_OVER: &str = "HandedOver";
+    /// The engine does its part.
+    pub const AT_WORK: &str = "AtWork";
     /// Nothing keeps the operator from acting.
     pub const NOT_HELD: &str = "NotHeld";
     /// No overlay changes the channel in this time.

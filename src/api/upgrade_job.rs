@@ -213,6 +213,10 @@ pub struct UpgradeJobStatus {
     /// The workflow that shows and orders the steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowStatus>,
+    /// Workflows of this job that it no longer follows and that are still to be stopped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub former_workflows: Vec<FormerWorkflow>,
     /// One entry a step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
@@ -290,6 +294,22 @@ pub struct WorkflowStatus {
     /// Where to look at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// Since when the job follows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+}
+
+/// A workflow that a job no longer follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FormerWorkflow {
+    /// Its engine.
+    pub engine: EngineChoice,
+    /// Name of the object.
+    pub name: String,
+    /// UID of the object, if it was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
 }
 
 /// One step, mirrored.

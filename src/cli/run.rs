@@ -55,6 +55,10 @@ pub struct Args {
     /// Link to a workflow, with `{namespace}` and `{name}`.
     #[arg(long, env = "WORKFLOW_URL_TEMPLATE")]
     workflow_url_template: Option<String>,
+    /// How long a workflow engine may be silent before the operator follows the rest of the plan without it (Go duration);
+    /// 0 = for ever. Hooks that only the engine can run count as failed then.
+    #[arg(long, env = "ENGINE_HANDOVER_AFTER", default_value = "15m", value_parser = super::duration)]
+    engine_handover_after: SignedDuration,
     /// Live text of a step is written to the workflow at most this often (Go duration).
     #[arg(long, env = "LIVE_MESSAGE_INTERVAL", default_value = "30s", value_parser = super::duration)]
     live_message_interval: SignedDuration,
@@ -224,6 +228,7 @@ fn settings(args: &Args, namespace: String, identity: String) -> Result<Settings
         engine: args.engine.into(),
         workflow_service_account: args.workflow_service_account.clone(),
         workflow_url_template: args.workflow_url_template.clone(),
+        engine_handover_after: Some(args.engine_handover_after).filter(SignedDuration::is_positive),
         live_message_interval: args.live_message_interval,
         default_hook_deadline: args.default_hook_deadline,
         retrieval_grace: args.retrieval_grace,

@@ -84,9 +84,12 @@ impl Effects<'_> {
             Action::TakeLock => self.lock(true).await,
             Action::ReleaseLock => self.lock(false).await,
             // Carried out where the engine is known.
-            Action::CreateWorkflow | Action::StopWorkflow | Action::EndMainPart | Action::DeleteWorkflow => {
-                Ok(())
-            }
+            Action::CreateWorkflow
+            | Action::StopWorkflow
+            | Action::StopOtherWorkflow { .. }
+            | Action::ResumeWorkflow
+            | Action::EndMainPart
+            | Action::DeleteWorkflow => Ok(()),
         }
     }
 

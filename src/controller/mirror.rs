@@ -32,6 +32,8 @@ struct Inner<T> {
     objects: BTreeMap<String, T>,
     listing: BTreeMap<String, T>,
     knowledge: Knowledge,
+    /// Since when the API server says that it does not have the kind, and until when that counts.
+    gone: Option<(Instant, Instant)>,
 }
 
 /// A stripped copy of the objects of one kind.
@@ -53,6 +55,7 @@ impl<T: Clone> Default for Mirror<T> {
             objects: BTreeMap::new(),
             listing: BTreeMap::new(),
             knowledge: Knowledge::Unknown,
+            gone: None,
         };
         Self {
             inner: Arc::new(Mutex::new(inner)),
@@ -61,6 +64,9 @@ impl<T: Clone> Default for Mirror<T> {
 }
 
 impl<T: Clone> Mirror<T> {
+    /// How long a look at the API server may take.
+    const LOOK_TAKES: Duration = Duration::from_secs(60);
+
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         // A panic while the lock was held cannot have left a half-made map: every change is one insert or swap.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -69,6 +75,22 @@ impl<T: Clone> Mirror<T> {
     /// All objects, sorted by name.
     pub fn all(&self) -> Vec<T> {
         self.lock().objects.values().cloned().collect()
+    }
+
+    /// Those of which this holds, sorted by name.
+    pub fn matching(&self, holds: impl Fn(&T) -> bool) -> Vec<T> {
+        self.lock()
+            .objects
+            .values()
+            .filter(|o| holds(o))
+            .cloned()
+            .collect()
+    }
+
+    /// Whether the API server has said for so long that it does not have the kind, though it had it.
+    pub fn is_gone_for(&self, time: Duration) -> bool {
+        let gone = self.lock().gone;
+        gone.is_some_and(|(since, until)| since.elapsed() >= time && Instant::now() < until)
     }
 
     /// The object of this name.
@@ -98,6 +120,7 @@ impl<T: Clone> Mirror<T> {
             Event::InitDone => {
                 inner.objects = std::mem::take(&mut inner.listing);
                 inner.knowledge = Knowledge::Known;
+                inner.gone = None;
                 true
             }
             Event::Apply(object) => {
@@ -117,8 +140,17 @@ impl<T: Clone> Mirror<T> {
 
     /// Notes that the API server does not have the kind. What was known before is kept: a kind does not vanish, but an
     /// API server that is starting, or being upgraded, says so for a moment.
-    fn missing(&self) -> bool {
+    ///
+    /// A watch that goes on as if nothing had been tells nothing: so what was said counts until the next look, and a little
+    /// longer.
+    fn missing(&self, next_look: Duration) -> bool {
         let mut inner = self.lock();
+        let now = Instant::now();
+        let since = inner
+            .gone
+            .filter(|(_, until)| now < *until)
+            .map_or(now, |(since, _)| since);
+        inner.gone = Some((since, now + next_look + Self::LOOK_TAKES));
         let news = inner.knowledge == Knowledge::Unknown;
         if news {
             inner.knowledge = Knowledge::NoSuchKind;
@@ -199,7 +231,13 @@ pub async fn watch<K, T>(
             }
             Err(error) => {
                 let is_absent = is_no_such_kind(&error);
-                if is_absent && mirror.missing() {
+                let longest = if is_absent {
+                    config.absent_kind_poll
+                } else {
+                    Backoff::LONGEST
+                };
+                let delay = backoff.delay(longest);
+                if is_absent && mirror.missing(delay) {
                     tracing::info!(
                         kind,
                         "the API server does not have this kind; looking again from time to time"
@@ -210,12 +248,7 @@ pub async fn watch<K, T>(
                 } else {
                     tracing::warn!(kind, %error, "watch failed; trying again");
                 }
-                let longest = if is_absent {
-                    config.absent_kind_poll
-                } else {
-                    Backoff::LONGEST
-                };
-                tokio::time::sleep(backoff.delay(longest)).await;
+                tokio::time::sleep(delay).await;
             }
         }
     }

@@ -17,6 +17,7 @@ mod live_texts;
 mod machine_config_pool;
 mod mirror;
 mod node_force_drain;
+mod others;
 mod peer;
 pub mod pod_selector;
 pub mod prometheus;

@@ -66,6 +66,9 @@ pub struct Stores {
     tekton: EngineObjects,
 }
 
+/// An API server that is starting may not know a kind for a moment. After so long an engine's kind is gone.
+const KIND_GONE: Duration = Duration::from_secs(120);
+
 /// The objects of an engine that belong to our jobs.
 #[derive(Clone, Default)]
 struct EngineObjects {
@@ -273,7 +276,9 @@ impl Stores {
             let kinds = engine::of(choice).zip(self.engine_objects(choice));
             kinds.is_some_and(|(engine, objects)| {
                 let mut kinds = objects.kinds(engine).into_iter();
-                kinds.all(|(_, mirror)| mirror.knowledge() == Knowledge::Known)
+                kinds.all(|(_, mirror)| {
+                    mirror.knowledge() == Knowledge::Known && !mirror.is_gone_for(KIND_GONE)
+                })
             })
         };
         Installed {
@@ -370,6 +375,16 @@ impl Stores {
     /// The NodeForceDrains that can be read.
     pub(super) fn force_drains(&self) -> Vec<NodeForceDrain> {
         readable(self.force_drains.all(), &mut Vec::new())
+    }
+
+    /// The workflows of an engine of which this holds, without their steps.
+    pub fn matching_workflows(
+        &self,
+        engine: EngineChoice,
+        holds: impl Fn(&DynamicObject) -> bool,
+    ) -> Vec<DynamicObject> {
+        self.engine_objects(engine)
+            .map_or_else(Vec::new, |objects| objects.workflows.matching(holds))
     }
 
     /// The workflow of this name.

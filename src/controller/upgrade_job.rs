@@ -16,6 +16,7 @@ use super::{
     effects::Effects,
     events, in_future, live,
     live_texts::{self, LiveTexts},
+    others::{self, Other},
     prometheus::Asker,
     workflows,
 };
@@ -61,11 +62,13 @@ pub async fn reconcile(
         .as_ref()
         .and_then(|s| s.workflow.as_ref())
         .and_then(|w| ctx.stores.workflow(w.engine, &w.name));
+    let others = others::seen(&ctx.stores, job);
     let mut scene = Pass {
         ctx,
         world,
         job,
         workflow: cached,
+        others: others.clone(),
         templates: Templates::default(),
     };
     let decision = scene.decide_informed(memory).await?;
@@ -99,6 +102,7 @@ pub async fn reconcile(
         world: &fresh,
         job: &job,
         workflow,
+        others: others::now(ctx, &job, &others).await?,
         templates: scene.templates,
     };
     let decision = pass.decide_informed(memory).await?;
@@ -129,6 +133,8 @@ struct Pass<'a> {
     world: &'a World,
     job: &'a UpgradeJob,
     workflow: Option<Workflow>,
+    /// Those of the job that it does not follow.
+    others: Vec<Other>,
     /// Those that the decision asked for.
     templates: Templates,
 }
@@ -162,6 +168,7 @@ impl Pass<'_> {
     fn decide(&self, memory: &Memory<'_>) -> Decision {
         let run = self.run();
         let engine = self.engine();
+        let others: Vec<_> = self.others.iter().map(Other::view).collect();
         let input = Input {
             world: self.world,
             answers: memory.prometheus.answers(),
@@ -169,6 +176,7 @@ impl Pass<'_> {
             templates: &self.templates,
             job: self.job,
             run: &run,
+            others: &others,
             engine: &engine,
             settings: &self.ctx.settings,
             now: self.ctx.now(),
@@ -313,6 +321,13 @@ impl Pass<'_> {
                 Action::CreateWorkflow => self.create_workflow(&effects.job).await,
                 Action::DeleteWorkflow => self.delete_workflow().await,
                 Action::StopWorkflow => write(&effects, self.workflow().and_then(|(e, w)| e.stop(w))).await,
+                Action::StopOtherWorkflow { name } => {
+                    let other = self.others.iter().find(|o| o.name() == *name);
+                    write(&effects, other.and_then(Other::stop)).await
+                }
+                Action::ResumeWorkflow => {
+                    write(&effects, self.workflow().and_then(|(e, w)| e.resume(w))).await
+                }
                 Action::EndMainPart => {
                     write(&effects, self.workflow().and_then(|(e, w)| e.end_main_part(w))).await
                 }

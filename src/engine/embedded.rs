@@ -62,6 +62,7 @@ fn node(plan: &Plan, status: &UpgradeJobStatus, step: &PlanStep) -> Option<Node>
         started_at: record.and_then(|s| s.started_at.as_ref()).map(|t| t.0),
         finished_at: record.and_then(|s| s.finished_at.as_ref()).map(|t| t.0),
         ended_by: None,
+        broken: None,
     })
 }
 

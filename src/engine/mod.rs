@@ -130,6 +130,8 @@ pub struct Node {
     pub finished_at: Option<Timestamp>,
     /// Who ended it, if somebody else did and the engine says so.
     pub ended_by: Option<String>,
+    /// Why the engine itself ended it badly: neither the operator nor a person wanted that.
+    pub broken: Option<String>,
 }
 
 /// Where a node is.
@@ -200,6 +202,9 @@ pub trait Engine: Send + Sync {
 
     /// Stops the workflow without running its exit part.
     fn stop(&self, workflow: &Workflow) -> Option<Write>;
+
+    /// Takes a person's pause back.
+    fn resume(&self, workflow: &Workflow) -> Option<Write>;
 
     /// Ends what still runs of the main part, so that the exit part begins.
     fn end_main_part(&self, workflow: &Workflow) -> Option<Write>;

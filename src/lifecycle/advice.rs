@@ -50,6 +50,7 @@ pub(super) fn after_failure(job: &UpgradeJob, reason: &str, is_under_way: bool) 
         }
         reasons::HOOK_FAILED => format!("{state}: read the logs of its pods, and mend the hook; {again}"),
         reasons::WORKFLOW_STOPPED => format!("{state}; {again}"),
+        reasons::ENGINE_UNSUPPORTED => format!("{state}: mend that, or use another engine; {again}"),
         reasons::LOCK_LOST => format!(
             "This job touches no pool any more, so some may be paused (condition PoolsLeftPaused): see who changed the \
              {LOCK}"

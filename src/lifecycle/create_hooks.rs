@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 
-use super::{EngineState, RunState, draft::Draft, drive, native, pending::Obstacle, running};
+use super::{EngineState, RunState, attempt, draft::Draft, drive, native, pending::Obstacle, running, stall};
 use crate::{
     api::{conditions::reasons, upgrade_job::StepPhase, upgrade_job_hook::HookEvent},
     engine::run_name,
@@ -55,7 +55,10 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
             running::record_workflow(draft, uid, run);
             if let Some(problem) = &run.unsupported {
                 let message = format!("cannot read the workflow of the Create hooks: {problem}");
-                return Some(Some(Obstacle::new("EngineUnsupported", message)));
+                if attempt::hand_over(draft, plan, &message) {
+                    return Some(Some(create_hook_running()));
+                }
+                return Some(Some(Obstacle::new(reasons::ENGINE_UNSUPPORTED, message)));
             }
             match drive::main_part(draft, plan, run) {
                 drive::Driven::Failed { reason, message } => {
@@ -66,8 +69,10 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
                 // The engine gave up: hooks that ran are tracked, the others get a run of their own.
                 drive::Driven::Going if run.finished || run.stop.is_some() => {
                     native::blame(draft, plan, run);
-                    return None;
+                    let why = format!("the workflow ended by itself ({})", run.phase);
+                    return gave_up(draft, plan, &why);
                 }
+                drive::Driven::Broken(why) => return gave_up(draft, plan, &why),
                 drive::Driven::Going => {}
             }
         }
@@ -81,7 +86,21 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
             draft.actions.push(Action::CreateWorkflow);
         }
     }
-    Some(Some(create_hook_running()))
+    match stall::watch(draft, plan) {
+        stall::Watched::Stalled(message) => Some(Some(Obstacle::new(reasons::ENGINE_STALLED, message))),
+        stall::Watched::AtWork | stall::Watched::HandedOver => Some(Some(create_hook_running())),
+    }
+}
+
+/// The engine does not go on with a run. Hooks that ran are tracked; the others get a run of their own, and after too many of
+/// them one without the engine.
+#[allow(clippy::option_option)]
+fn gave_up(draft: &mut Draft<'_>, plan: &Plan, why: &str) -> Option<Option<Obstacle>> {
+    if attempt::is_last(plan) && attempt::hand_over(draft, plan, why) {
+        return Some(Some(create_hook_running()));
+    }
+    attempt::leave(draft);
+    None
 }
 
 /// Starts a run for Create hooks that are not tracked yet, also for one that appeared later; whether there was one to start.
@@ -120,6 +139,6 @@ fn new_create_run(draft: &mut Draft<'_>, number: u32) -> bool {
         }
     }
     let name = run_name(draft.input.job, plan.run);
-    running::set_workflow(draft, name);
+    attempt::follow(draft, name);
     true
 }

@@ -15,12 +15,19 @@ pub(super) enum Driven {
     Going,
     /// Every step has ended well.
     Done,
+    /// The engine itself ended a step badly: why.
+    Broken(String),
     /// A step failed.
     Failed { reason: &'static str, message: String },
 }
 
 /// Ticks every step of the main part that the engine has reached.
 pub(super) fn main_part(draft: &mut Draft<'_>, plan: &Plan, run: &Run) -> Driven {
+    // What the engine makes of the other steps after that (skips them, fails them) says nothing of the upgrade either.
+    let broken = |step: &PlanStep| broken(draft, step, run.nodes.iter().find(|n| n.step == step.name)?);
+    if let Some(why) = plan.part(Part::Main).find_map(broken) {
+        return Driven::Broken(why);
+    }
     let mut failed = None;
     for step in plan.part(Part::Main) {
         draft.step_mut(step);
@@ -41,6 +48,13 @@ pub(super) fn main_part(draft: &mut Draft<'_>, plan: &Plan, run: &Run) -> Driven
     if all_done { Driven::Done } else { Driven::Going }
 }
 
+/// Why the engine itself ended a step that was not done: that says nothing of the upgrade.
+fn broken(draft: &Draft<'_>, step: &PlanStep, node: &Node) -> Option<String> {
+    let why = node.broken.as_ref()?;
+    let is_done = draft.step_phase(&step.name).is_some_and(StepPhase::is_finished);
+    (!is_done).then(|| format!("the workflow engine itself ended step {}: {why}", step.name))
+}
+
 fn one(
     draft: &mut Draft<'_>,
     plan: &Plan,
@@ -59,7 +73,7 @@ fn one(
             approve(draft, step, node);
             return None;
         }
-        NodePhase::Skipped if is_hook(&step.action) => {
+        NodePhase::Skipped if is_hook(&step.action) && unmet(draft, plan, step).is_none() => {
             draft.end_step(step, StepPhase::Skipped, "skipped by the workflow engine");
             return None;
         }

@@ -2,8 +2,12 @@
 
 use super::{RunState, draft::Draft, drive, is_protected, native, release, running};
 use crate::{
-    api::{conditions::reasons, upgrade_job::StepPhase, upgrade_job_hook::HookEvent},
-    engine::{Node, NodePhase, Report},
+    api::{
+        conditions::{reasons, types},
+        upgrade_job::StepPhase,
+        upgrade_job_hook::HookEvent,
+    },
+    engine::{Node, NodePhase, Report, StopRequest},
     plan::{Part, Plan, PlanStep, StepAction, build},
     steps::{self, Action, Verdict},
 };
@@ -17,6 +21,7 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     if let RunState::Present { uid, run } = draft.input.run {
         running::record_workflow(draft, uid, run);
     }
+    end_workflow(draft);
     end_main_nodes(draft, plan.as_ref());
     native::end_main_part(draft, plan.as_ref());
     match plan.filter(|p| p.part(Part::Exit).next().is_some()) {
@@ -37,20 +42,43 @@ fn node_of<'a>(draft: &Draft<'a>, step: &PlanStep) -> Option<&'a Node> {
     }
 }
 
-/// A main part that still runs in the engine would keep its exit part waiting for ever.
+/// A workflow that would not come to its end by what is reported to it. A person's pause means nothing any more; one that is
+/// not readable, or that its engine has not begun with, is of no use any more.
+fn end_workflow(draft: &mut Draft<'_>) {
+    let RunState::Present { run, .. } = draft.input.run else {
+        return;
+    };
+    if run.finished || run.stop == Some(StopRequest::Terminate) {
+        return;
+    }
+    let is_left_alone = !run.picked_up && draft.has(types::ENGINE_STALLED);
+    if run.unsupported.is_some() || is_left_alone {
+        draft.actions.push(Action::StopWorkflow);
+    } else if run.suspended {
+        draft.actions.push(Action::ResumeWorkflow);
+    }
+}
+
+/// A main part that still runs in the engine would keep its exit part waiting for ever. Where the job has not failed, nothing
+/// of it is shown as a failure.
 fn end_main_nodes(draft: &mut Draft<'_>, plan: Option<&Plan>) {
     let why = draft.status.message.clone().unwrap_or_default();
+    let has_failed = draft.has(types::FAILED);
     for step in plan.iter().flat_map(|p| p.part(Part::Main)) {
         let Some(node) = node_of(draft, step).filter(|n| n.phase == NodePhase::Running) else {
             continue;
         };
         let recorded = draft.scene(draft.now()).step(&step.name).cloned();
-        let ended_well = recorded
-            .as_ref()
-            .is_some_and(|s| matches!(s.phase, StepPhase::Succeeded | StepPhase::Overridden));
+        let phase = recorded.as_ref().map_or(StepPhase::Pending, |s| s.phase);
+        let ended_well = match phase {
+            StepPhase::Succeeded | StepPhase::Overridden => true,
+            StepPhase::Pending | StepPhase::Running | StepPhase::Skipped => !has_failed,
+            StepPhase::Failed => false,
+        };
+        let verb = if has_failed { "finished" } else { "needed" };
         let text = recorded
             .and_then(|s| s.message)
-            .unwrap_or_else(|| format!("not finished: {why}"));
+            .unwrap_or_else(|| format!("not {verb}: {why}"));
         let report = if ended_well {
             Report::Succeeded(text)
         } else {

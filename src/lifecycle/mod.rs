@@ -2,6 +2,7 @@
 //! reports to the engine out, carried out in that order (intent, cluster, engine), so that a restart at any line converges.
 
 mod advice;
+mod attempt;
 mod create_hooks;
 mod deletion;
 mod draft;
@@ -12,12 +13,14 @@ mod left_paused;
 mod lock;
 mod mirror;
 mod native;
+mod others;
 pub mod owner;
 mod passed_over;
 mod pending;
 mod release;
 mod runnable;
 mod running;
+mod stall;
 #[cfg(test)]
 mod tests;
 mod ttl;
@@ -41,6 +44,7 @@ use crate::{
 };
 
 pub use lock::{Lock, holder_of};
+pub use others::OtherWorkflow;
 
 /// What a decision is made from.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +61,8 @@ pub struct Input<'a> {
     pub job: &'a UpgradeJob,
     /// The workflow of the job.
     pub run: &'a RunState,
+    /// Other workflows of the job.
+    pub others: &'a [OtherWorkflow],
     /// The engine that this job uses, or would use.
     pub engine: &'a EngineState,
     /// The operator's settings.
@@ -148,6 +154,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
     held::say(&mut draft);
     draft.track_hooks();
     native::track(&mut draft);
+    others::stop(&mut draft);
     match Stage::of(input.job) {
         Stage::Deleting => deletion::decide(&mut draft),
         Stage::Finished => {

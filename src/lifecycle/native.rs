@@ -61,7 +61,14 @@ pub(super) fn track(draft: &mut Draft<'_>) {
         let Some(by) = &entry.workflow_step else { continue };
         let seen = match run {
             Some(run) if Some(&by.workflow) == current.as_ref() => seen(run, by, &entry.tracking_key),
-            Some(_) | None => Some((
+            Some(_) => Some((
+                HookState::Failed,
+                format!(
+                    "the job does not follow workflow {} any more, and the end of the hook was not recorded before",
+                    by.workflow
+                ),
+            )),
+            None => Some((
                 HookState::Failed,
                 format!(
                     "workflow {} disappeared before the end of the hook was recorded: was it deleted by hand?",
@@ -112,13 +119,15 @@ pub(super) fn of<'r>(draft: &Draft<'_>, step: &PlanStep, run: &'r Run) -> Option
     let at = hook_step(step)?;
     let scene = draft.scene(draft.now());
     let is_native = |hook: &UpgradeJobHook| hook.spec.template.is_none() && hook.spec.template_ref.is_some();
-    let begun = draft
-        .status
-        .hook_tracker
-        .iter()
-        .any(|e| e.workflow_step.as_ref().is_some_and(|by| by.step == step.name));
+    let begun = has_begun(draft, step);
     let found = steps::hook_of(&scene, at.event, at.hook);
     (begun || found.is_some_and(is_native)).then_some(native)
+}
+
+/// Whether the workflow was told to run the hook of this step.
+fn has_begun(draft: &Draft<'_>, step: &PlanStep) -> bool {
+    let mut all = draft.status.hook_tracker.iter();
+    all.any(|e| e.workflow_step.as_ref().is_some_and(|by| by.step == step.name))
 }
 
 /// Starts the hook of a step that the workflow has reached, or says where it is.
@@ -280,7 +289,7 @@ pub(super) fn end_main_part(draft: &mut Draft<'_>, plan: Option<&Plan>) {
     let goes_on = plan.into_iter().flat_map(|p| p.part(Part::Main)).any(|step| {
         run.native
             .get(&step.name)
-            .is_some_and(|n| n.is_running() || (!n.finished && is_ended(step)))
+            .is_some_and(|n| n.is_running() || (!n.finished && is_ended(step) && has_begun(draft, step)))
     });
     if goes_on {
         draft.actions.push(Action::EndMainPart);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
-    EngineState, Stage, create_hooks, draft::Draft, held, is_protected, lock, passed_over, runnable, running,
+    EngineState, Stage, attempt, create_hooks, draft::Draft, held, is_protected, lock, passed_over, runnable,
 };
 use crate::{
     api::{
@@ -167,7 +167,7 @@ fn wait(draft: &mut Draft<'_>, obstacle: &Obstacle) {
     draft.wake_at(soon);
 }
 
-fn expire(draft: &mut Draft<'_>, obstacle: Option<Obstacle>) {
+pub(super) fn expire(draft: &mut Draft<'_>, obstacle: Option<Obstacle>) {
     let limit = text::time(draft.input.job.spec.start_before.0, draft.input.settings.zone());
     // Nothing is in the way now: then it was held until now, or nobody was there to start it.
     let held = held::until_now(draft).map(|(reason, message)| Obstacle::new(reason, message));
@@ -360,7 +360,7 @@ fn start_now(draft: &mut Draft<'_>, note: Option<&str>) {
     draft.status.message = Some("waiting for the workflow engine".to_owned());
     draft.status.workflow = None;
     let name = run_name(draft.input.job, plan.run);
-    running::set_workflow(draft, name);
+    attempt::follow(draft, name);
     draft.notice(
         false,
         reasons::STARTED,

@@ -2,24 +2,22 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{EngineState, RunState, draft::Draft, drive, lock, native, passed_over};
+use super::{EngineState, RunState, attempt, draft::Draft, drive, lock, native, passed_over, pending, stall};
 use crate::{
     api::{
         conditions::{reasons, types},
         duration,
-        upgrade_job::{JobPhase, StepPhase, WorkflowStatus},
+        upgrade_job::{JobPhase, StepPhase},
         validation,
     },
     engine::{Run, StopRequest, run_name},
-    plan::{Part, Plan, PlanStep, RunKind},
+    plan::{Part, Plan, PlanStep},
     pools::{self, Pause},
     steps,
     target::changed_by_someone,
     text,
 };
 
-/// How often a workflow that vanished is rendered again.
-const MAX_ATTEMPTS: u32 = 5;
 /// How long the next step may take to be recorded when the cluster is done already.
 const RECORDING: SignedDuration = SignedDuration::from_secs(60);
 
@@ -52,17 +50,38 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
         .collect();
     draft.judge(&problems);
     claim_hooks(draft);
+    let followed = draft.status.workflow.clone();
     match draft.input.run {
         RunState::Absent => absent(draft, &plan),
-        RunState::Foreign => another_attempt(
+        RunState::Foreign => attempt::another(
             draft,
             &plan,
-            "a workflow of that name exists and is not of this job",
+            "there is a workflow of that name, and it is not (or not any more) labelled as that of this job",
         ),
         RunState::Present { uid, run } => present(draft, &plan, uid, run),
     }
+    if draft.status.finished_at.is_none() && draft.status.workflow == followed {
+        watch(draft, &plan);
+    }
     if draft.status.finished_at.is_none() {
         deadline(draft);
+    }
+}
+
+/// A job whose engine does not even begin has not begun either: past `startBefore` it is not run late.
+fn watch(draft: &mut Draft<'_>, plan: &Plan) {
+    let message = match stall::watch(draft, plan) {
+        stall::Watched::AtWork | stall::Watched::HandedOver => return,
+        stall::Watched::Stalled(message) => message,
+    };
+    if stall::has_begun(draft, plan) {
+        return;
+    }
+    let limit = draft.input.job.spec.start_before.0;
+    draft.wake_at(limit);
+    if draft.now() >= limit {
+        let obstacle = pending::Obstacle::new(reasons::ENGINE_STALLED, message);
+        pending::expire(draft, Some(obstacle));
     }
 }
 
@@ -97,11 +116,11 @@ fn absent(draft: &mut Draft<'_>, plan: &Plan) {
         return succeed(draft);
     }
     match &draft.status.workflow {
-        Some(workflow) if workflow.uid.is_some() => another_attempt(draft, plan, "the workflow was deleted"),
+        Some(workflow) if workflow.uid.is_some() => attempt::another(draft, plan, "the workflow was deleted"),
         Some(_) => create(draft),
         None => {
             let name = run_name(draft.input.job, plan.run);
-            set_workflow(draft, name);
+            attempt::follow(draft, name);
             create(draft);
         }
     }
@@ -114,76 +133,10 @@ fn create(draft: &mut Draft<'_>) {
     }
 }
 
-pub(super) fn set_workflow(draft: &mut Draft<'_>, name: String) {
-    let EngineState::Ready {
-        engine,
-        api_version,
-        kind,
-    } = draft.input.engine
-    else {
-        return;
-    };
-    let url = draft.input.settings.workflow_url_template.as_ref().map(|t| {
-        t.replace("{namespace}", &draft.input.settings.namespace)
-            .replace("{name}", &name)
-    });
-    draft.status.workflow = Some(WorkflowStatus {
-        engine: *engine,
-        api_version: api_version.clone(),
-        kind: kind.clone(),
-        name,
-        uid: None,
-        phase: None,
-        url,
-    });
-}
-
-/// Renders what is left as a new workflow; finished steps are not repeated.
-fn another_attempt(draft: &mut Draft<'_>, plan: &Plan, why: &str) {
-    let attempt = match plan.run {
-        RunKind::Main { attempt } => attempt,
-        RunKind::Create { number } => number,
-    };
-    if let EngineState::Missing(missing) = draft.input.engine {
-        return wait(draft, &format!("{why}, and {missing}"));
-    }
-    if attempt >= MAX_ATTEMPTS {
-        return draft.fail(
-            reasons::WORKFLOW_STOPPED,
-            format!("{why}; it was rendered {MAX_ATTEMPTS} times"),
-        );
-    }
-    let rest = remaining(draft, plan, attempt + 1);
-    match rest.to_value() {
-        Ok(value) => draft.status.plan = Some(value),
-        Err(error) => return unreadable(draft, &format!("cannot write status.plan: {error}")),
-    }
-    let name = run_name(draft.input.job, rest.run);
-    draft.notice(
-        true,
-        "WorkflowRenderedAgain",
-        format!("{why}; the rest of the plan continues as {name}"),
-    );
-    draft.say(format!("{why}; the rest of the plan continues as {name}"));
-    set_workflow(draft, name);
-}
-
-/// The plan without the main steps that have ended well.
-fn remaining(draft: &Draft<'_>, plan: &Plan, attempt: u32) -> Plan {
-    let is_done = |name: &str| draft.step_phase(name).is_some_and(StepPhase::is_finished);
-    let mut rest = plan.clone();
-    rest.run = RunKind::Main { attempt };
-    rest.steps.retain(|s| s.part == Part::Exit || !is_done(&s.name));
-    for step in &mut rest.steps {
-        step.after.retain(|name| !is_done(name));
-    }
-    rest
-}
-
 fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
     record_workflow(draft, uid, run);
     if let Some(problem) = &run.unsupported {
-        return wait(draft, &format!("cannot read the workflow: {problem}"));
+        return stall::unsupported(draft, plan, problem);
     }
     if let Some(stop) = run.stop {
         let how = match stop {
@@ -202,11 +155,15 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
     keep_pauses(draft, plan);
     match drive::main_part(draft, plan, run) {
         drive::Driven::Failed { reason, message } => draft.fail(reason, message),
-        drive::Driven::Done => succeed(draft),
+        drive::Driven::Done => {
+            stall::at_work(draft);
+            succeed(draft);
+        }
+        drive::Driven::Broken(why) => attempt::another(draft, plan, &why),
         drive::Driven::Going if run.finished => {
             native::blame(draft, plan, run);
             let text = run.message.clone().unwrap_or_default();
-            another_attempt(
+            attempt::another(
                 draft,
                 plan,
                 &format!("the workflow ended by itself ({}: {text})", run.phase),

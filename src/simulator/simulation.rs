@@ -120,10 +120,15 @@ impl Simulation {
 
     /// The same, with Argo Workflows installed: its kind, and the stand-in of its controller.
     pub fn with_argo(clock: Clock) -> Self {
-        let mut simulation = Self::with_kinds(clock, Kinds::ours().and(&argo::crd()));
+        let mut simulation = Self::with_idle_argo(clock);
         let client = simulation.server.client(Identity::Cluster);
         simulation.tasks.spawn(argo::run(client, clock));
         simulation
+    }
+
+    /// The same, and nothing runs that looks at workflows.
+    pub fn with_idle_argo(clock: Clock) -> Self {
+        Self::with_kinds(clock, Kinds::ours().and(&argo::crd()))
     }
 
     pub(super) fn with_kinds(clock: Clock, kinds: Kinds) -> Self {

@@ -152,6 +152,13 @@ pub enum Action {
     CreateWorkflow,
     /// Stops the workflow without its exit part.
     StopWorkflow,
+    /// Stops a workflow of the job that it does not follow.
+    StopOtherWorkflow {
+        /// Name of the workflow.
+        name: String,
+    },
+    /// Takes back a person's pause of the workflow.
+    ResumeWorkflow,
     /// Ends what the workflow still runs of its main part, so that its exit part begins.
     EndMainPart,
     /// Deletes the workflow, which has ended.
@@ -199,6 +206,8 @@ impl std::fmt::Display for Action {
             Self::ReleaseLock => f.write_str("release the lock"),
             Self::CreateWorkflow => f.write_str("create the workflow"),
             Self::StopWorkflow => f.write_str("stop the workflow"),
+            Self::StopOtherWorkflow { name } => write!(f, "stop workflow {name}"),
+            Self::ResumeWorkflow => f.write_str("resume the workflow"),
             Self::EndMainPart => f.write_str("end the main part of the workflow"),
             Self::DeleteWorkflow => f.write_str("delete the workflow, which has ended"),
         }

@@ -294,11 +294,12 @@ impl Morning {
         self.assert_no_reboot_out_of_time();
         self.assert_hooks_have_ended(&status);
         self.assert_pauses_are_on_record(&status);
-        // One that a person pauses waits for that person.
-        let is_paused = |workflow: &Value| workflow["spec"]["suspend"] == true;
+        // One that nobody has looked at ends when somebody does.
+        let is_stopped_unseen =
+            |w: &Value| w["status"]["phase"].is_null() && w["spec"]["shutdown"] == "Terminate";
         for workflow in all::<Value>(&self.objects, "workflows")
             .iter()
-            .filter(|w| !is_paused(w))
+            .filter(|w| !is_stopped_unseen(w))
         {
             let phase = workflow["status"]["phase"].as_str().unwrap_or_default();
             assert!(

@@ -59,6 +59,8 @@ pub fn clock(text: &str) -> Timestamp {
 pub struct Night {
     engine: EngineChoice,
     has_argo: bool,
+    is_argo_idle: bool,
+    hands_over: bool,
     is_pinned: bool,
     scenario: Value,
     events: Vec<Value>,
@@ -75,6 +77,8 @@ impl Night {
         Self {
             engine: EngineChoice::Embedded,
             has_argo: false,
+            is_argo_idle: false,
+            hands_over: true,
             is_pinned: false,
             scenario: json!({
                 "cluster": {
@@ -126,6 +130,18 @@ impl Night {
     /// The operator is to use Argo, which is not there.
     pub fn without_argo(mut self) -> Self {
         self.engine = EngineChoice::Argo;
+        self
+    }
+
+    /// Nothing looks at workflows.
+    pub fn with_idle_argo(mut self) -> Self {
+        self.is_argo_idle = true;
+        self.on(EngineChoice::Argo)
+    }
+
+    /// The operator never goes on without the engine.
+    pub fn without_hand_over(mut self) -> Self {
+        self.hands_over = false;
         self
     }
 
@@ -284,7 +300,9 @@ impl Night {
     async fn played(&self) -> Morning {
         let timeline = self.timeline();
         let clock_ = Clock::starting_at(clock("21:40"));
-        let mut simulation = if self.has_argo {
+        let mut simulation = if self.is_argo_idle {
+            Simulation::with_idle_argo(clock_)
+        } else if self.has_argo {
             Simulation::with_argo(clock_)
         } else {
             Simulation::new(clock_)
@@ -297,7 +315,9 @@ impl Night {
                 .await
                 .unwrap();
         }
-        simulation.start_operator(&simulated::settings(self.engine));
+        let mut settings = simulated::settings(self.engine);
+        settings.engine_handover_after = settings.engine_handover_after.filter(|_| self.hands_over);
+        simulation.start_operator(&settings);
         simulation.play(&timeline);
         simulation
             .until(clock("04:07") + SignedDuration::from_secs(13))

@@ -266,7 +266,17 @@ fn hosted_control_plane() -> Night {
     CREATED,
     UNTOUCHED
 )]
-#[case::engine_missing(Night::by_hand().without_argo(), "EngineMissing", "Job could not be started before Tue 2026-12-01 23:00 (Europe/Zurich) / 2026-12-01 22:00 UTC: engine argo is not installed (the API server has no kind Workflow of argoproj.io): install Argo Workflows. To try again, create another UpgradeJob", NOT_CREATED, UNTOUCHED)]
+#[case::engine_missing(Night::by_hand().without_argo(), "EngineMissing", "Job could not be started before Tue 2026-12-01 23:00 (Europe/Zurich) / 2026-12-01 22:00 UTC: engine argo is not installed (the API server has no kind Workflow of argoproj.io): install Argo Workflows, or choose another engine. To try again, create another UpgradeJob", NOT_CREATED, UNTOUCHED)]
+#[case::engine_stalled(
+    Night::by_hand().with_idle_argo().without_hand_over(),
+    "EngineStalled",
+    "Job could not be started before Tue 2026-12-01 23:00 (Europe/Zurich) / 2026-12-01 22:00 UTC: the engine has not \
+         picked up workflow night-create-1 since Tue 2026-12-01 21:40 (Europe/Zurich) / 2026-12-01 20:40 UTC: see \
+         whether the controller of Argo Workflows runs, serves namespace openshift-upgrade, and what its log says. To try \
+         again, create another UpgradeJob",
+    NOT_CREATED,
+    UNTOUCHED
+)]
 #[case::create_hook_running(
     create_hook_running(),
     "CreateHookRunning",

@@ -73,7 +73,7 @@ fn node_failed() -> Night {
     HELD
 )]
 #[case::vanishes_again_and_again(
-    deleted(),
+    deleted().without_hand_over(),
     "the workflow was deleted; it was rendered 5 times. What has begun goes on without this job; to try again, \
          create another UpgradeJob",
     START,
@@ -84,11 +84,46 @@ fn workflow(#[case] night: Night, #[case] message: &str, #[case] hooks: &str, #[
     assert_ends(&night, "Failed/WorkflowStopped", message, &hooks, left);
 }
 
-/// It goes on in another one.
+/// Argo keeps the steps elsewhere, or compressed.
+fn compressed() -> Night {
+    argo().patch(
+        "22:05",
+        WORKFLOW,
+        RUN,
+        &json!({"status": {"compressedNodes": "H4sI"}}),
+    )
+}
+
 #[test]
-fn workflow_that_is_deleted_once() {
+fn workflow_that_cannot_be_read() {
     assert_ends(
-        &argo().delete("22:05", WORKFLOW, RUN),
+        &compressed().without_hand_over(),
+        "Failed/EngineUnsupported",
+        "Argo has compressed the steps of workflow night-run-1, because it is too large: shorten the plan (fewer hooks or \
+         pools) or use another engine. What has begun goes on without this job: mend that, or use another engine; to try \
+         again, create another UpgradeJob",
+        &format!("{START}, Failure:EngineUnsupported, Finish:EngineUnsupported"),
+        HELD,
+    );
+}
+
+/// A node that Argo itself ends: its deadline.
+fn node_broken() -> Night {
+    let id = node_id(RUN, &format!("{RUN}.await-control-plane"));
+    let nodes = json!({id: {"phase": "Failed", "message": "Step exceeded its deadline"}});
+    argo().patch("22:05", WORKFLOW, RUN, &json!({"status": {"nodes": nodes}}))
+}
+
+/// It goes on in another one, or without any.
+#[rstest]
+#[case::deleted_once(argo().delete("22:05", WORKFLOW, RUN))]
+#[case::deleted_again_and_again(deleted())]
+#[case::never_picked_up(Night::by_hand().with_idle_argo())]
+#[case::compressed(compressed())]
+#[case::ended_by_argo_itself(node_broken())]
+fn upgrade_that_needs_no_engine(#[case] night: Night) {
+    assert_ends(
+        &night,
         "Succeeded/Succeeded",
         "Upgrade to 4.18.5 succeeded",
         ALL,

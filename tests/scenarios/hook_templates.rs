@@ -10,7 +10,7 @@ use crate::harness::{
 };
 
 /// Runs a pod that dies as the argument `attempts` says, then one for each pool or event.
-fn template() -> Value {
+pub fn template() -> Value {
     let secure = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
     json!({
         "apiVersion": "argoproj.io/v1alpha1",
@@ -42,7 +42,7 @@ fn template() -> Value {
     })
 }
 
-fn hook(name: &str, events: &[&str], policy: &str, attempts: &str) -> Value {
+pub fn hook(name: &str, events: &[&str], policy: &str, attempts: &str) -> Value {
     json!({
         "apiVersion": "managedupgrade.appuio.io/v1beta1",
         "kind": "UpgradeJobHook",

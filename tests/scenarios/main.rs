@@ -14,6 +14,7 @@
 mod bad_input;
 mod crashes;
 mod drains;
+mod engine_faults;
 mod failures;
 mod fuzz;
 mod harness;

@@ -103,6 +103,10 @@ impl Engine for Argo {
         )
     }
 
+    fn resume(&self, workflow: &Workflow) -> Option<Write> {
+        self.write(workflow, json!({"spec": {"suspend": null}}))
+    }
+
     fn end_main_part(&self, workflow: &Workflow) -> Option<Write> {
         self.write(workflow, json!({"spec": {"shutdown": "Stop", "suspend": null}}))
     }

@@ -26,6 +26,14 @@ const RESUMED_BY: &str = "Resumed by: map[";
 /// Argo's error under `workflowRestrictions.templateReferencing`.
 const REFERENCE_MODE: &str = "workflows must use workflowTemplateRef";
 
+/// Messages of suspend nodes that Argo fails by itself.
+const OWN_ENDINGS: [&str; 4] = [
+    "Step exceeded its deadline",
+    "Deadline exceeded",
+    "timeout",
+    "Max duration limit exceeded",
+];
+
 /// `status` of a Workflow.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -220,6 +228,24 @@ impl NodeStatus {
         }
     }
 
+    /// Why Argo itself ended a step of ours. `Error` is Argo's own word: for what it cannot execute. `Failed` is what people
+    /// and operators write, too, and Argo's only with one of its own texts: the deadline of the workflow or of a template
+    /// that it puts on what waits (`failNodesWithoutCreatedPodsAfterDeadlineOrShutdown`, `executeTemplate`). A person's
+    /// `argo stop --node-field-selector` keeps our text or brings one of its own. `Stopped with strategy` is the answer to
+    /// somebody's `shutdown`.
+    fn broken(&self) -> Option<String> {
+        let text = self.message.as_deref().unwrap_or_default();
+        let why = || {
+            let text = if text.is_empty() { "no message" } else { text };
+            Some(format!("{} ({text})", self.phase.as_deref().unwrap_or_default()))
+        };
+        match self.phase.as_deref() {
+            Some("Error") => why(),
+            Some("Failed") if OWN_ENDINGS.iter().any(|own| text.eq_ignore_ascii_case(own)) => why(),
+            Some(_) | None => None,
+        }
+    }
+
     fn ended_by(&self) -> Option<String> {
         let (_, map) = self.message.as_deref()?.rsplit_once(RESUMED_BY)?;
         Some(person(map.strip_suffix(']').unwrap_or(map)))
@@ -282,6 +308,7 @@ fn node(step: &PlanStep, node: &NodeStatus) -> Node {
         started_at: time(node.started_at.as_ref()),
         finished_at: time(node.finished_at.as_ref()),
         ended_by: node.ended_by(),
+        broken: node.broken(),
     }
 }
 

@@ -97,6 +97,12 @@ impl Engine for Tekton {
         end(workflow, "Cancelled")
     }
 
+    /// Tekton knows one pause: of a run that has not begun.
+    fn resume(&self, workflow: &Workflow) -> Option<Write> {
+        let change: Value = json!({"spec": {"status": null}});
+        Write::guarded(self.resource(), &workflow.object, Place::Object, change)
+    }
+
     fn end_main_part(&self, workflow: &Workflow) -> Option<Write> {
         end(workflow, "CancelledRunFinally")
     }

@@ -217,6 +217,7 @@ fn node(step: &PlanStep, found: Option<&(&DynamicObject, View)>) -> Option<Node>
         started_at: time(view.started_at()).or(created),
         finished_at: time(view.status.completion_time.as_ref()),
         ended_by: None,
+        broken: None,
     })
 }
 
@@ -229,6 +230,7 @@ fn skipped(step: &PlanStep, view: &View) -> Option<Node> {
         started_at: None,
         finished_at: None,
         ended_by: None,
+        broken: None,
     })
 }
 

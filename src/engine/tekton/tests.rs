@@ -211,6 +211,7 @@ mod observing {
                 started_at: Some("2026-11-24T21:00:05Z".parse().unwrap()),
                 finished_at: None,
                 ended_by: None,
+                broken: None,
             },
             "one that nobody has written to yet began when it was made"
         );

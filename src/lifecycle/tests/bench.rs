@@ -22,7 +22,7 @@ use crate::{
         hook_run::{RunKind, RunName},
         task_run,
     },
-    lifecycle::{Decision, EngineState, Input, RunState, decide},
+    lifecycle::{Decision, EngineState, Input, OtherWorkflow, RunState, decide},
     plan::{Part, Plan, StepAction, When},
     pools,
     settings::Settings,
@@ -43,6 +43,10 @@ pub struct Bench {
     pub engine: EngineState,
     /// The stand-in for the engine's workflow.
     pub workflow: Option<(String, Run)>,
+    /// The engine does nothing, though its objects can be read and written.
+    pub is_engine_away: bool,
+    /// Other workflows of the job.
+    pub others: Vec<OtherWorkflow>,
     /// Every action that was carried out.
     pub acted: Vec<Action>,
     pub reasons: Vec<String>,
@@ -72,6 +76,8 @@ impl Bench {
             settings: settings(),
             engine,
             workflow: None,
+            is_engine_away: false,
+            others: vec![],
             acted: vec![],
             reasons: vec![],
             hooks_end: None,
@@ -191,13 +197,9 @@ impl Bench {
     }
 
     fn is_embedded(&self) -> bool {
-        matches!(
-            self.engine,
-            EngineState::Ready {
-                engine: EngineChoice::Embedded,
-                ..
-            }
-        )
+        let embedded = EngineChoice::Embedded;
+        matches!(self.engine, EngineState::Ready { engine, .. } if engine == embedded)
+            || self.status().workflow.is_some_and(|w| w.engine == embedded)
     }
 
     fn workflow_uid(&self) -> String {
@@ -228,6 +230,7 @@ impl Bench {
             templates: &self.templates,
             job: self.job(),
             run: &run,
+            others: &self.others,
             engine: &self.engine,
             settings: &self.settings,
             now: at(self.now),
@@ -253,6 +256,19 @@ impl Bench {
         self.reasons
             .extend(decision.notices.iter().map(|n| n.reason.clone()));
         self.job_mut().status = Some(decision.status);
+        // What the job left is another workflow from now on.
+        if self.is_embedded()
+            || self
+                .workflow
+                .as_ref()
+                .is_some_and(|(uid, _)| *uid != self.workflow_uid())
+        {
+            self.others
+                .extend(self.workflow.take().map(|(uid, run)| OtherWorkflow {
+                    name: uid.trim_start_matches("uid-").to_owned(),
+                    goes_on: !run.finished,
+                }));
+        }
         for action in decision.actions {
             self.act(&action);
             self.acted.push(action);
@@ -359,6 +375,7 @@ impl Bench {
                 let native = self.natives();
                 let run = Run {
                     native,
+                    picked_up: !self.is_engine_away,
                     ..empty_run()
                 };
                 self.workflow = Some((format!("uid-{name}"), run));
@@ -368,6 +385,12 @@ impl Bench {
                     run.finished = true;
                 }
             }
+            Action::StopOtherWorkflow { name } => {
+                for other in self.others.iter_mut().filter(|o| o.name == *name) {
+                    other.goes_on = false;
+                }
+            }
+            Action::ResumeWorkflow => self.run_mut().suspended = false,
             Action::EndMainPart => self.end_main_part(),
             Action::DeleteWorkflow => self.workflow = None,
             Action::ClaimHook { .. } => {}
@@ -492,6 +515,10 @@ impl Bench {
             node.phase = phase;
             node.message = Some(text.clone());
         }
+        if self.is_engine_away {
+            return;
+        }
+        run.picked_up = true;
         let phase_of = |run: &Run, name: &str| run.nodes.iter().find(|n| n.step == name).map(|n| n.phase);
         let failed = run.nodes.iter().any(|n| n.phase == NodePhase::Failed);
         let idle = run.nodes.iter().all(|n| n.phase != NodePhase::Running)
@@ -516,6 +543,11 @@ impl Bench {
             job.status = Some(object(json!({"conditions": [
                 {"type": type_, "status": "True", "message": "told to"}]})));
         }
+    }
+
+    /// What the engine shows.
+    pub fn run_mut(&mut self) -> &mut Run {
+        &mut self.workflow.as_mut().expect("a workflow").1
     }
 
     /// The cluster-version operator accepts the new release.
@@ -643,6 +675,7 @@ fn reach(run: &mut Run, plan: &Plan, part: Part, holds: impl Fn(When) -> bool) {
             started_at: None,
             finished_at: None,
             ended_by: None,
+            broken: None,
         });
     }
 }

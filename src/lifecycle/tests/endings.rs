@@ -419,6 +419,7 @@ fn an_unreadable_plan_is_said_and_still_times_out() {
         drains: &bench.drains,
         templates: &bench.templates,
         job: bench.job(),
+        others: &[],
         run: &RunState::Absent,
         engine: &bench.engine,
         settings: &bench.settings,

@@ -2,6 +2,7 @@
 
 mod bench;
 mod endings;
+mod engine_faults;
 mod fixtures;
 mod health;
 mod held;

@@ -150,6 +150,7 @@ fn stopped_before_acceptance() -> Bench {
 
 fn workflow_vanishes_for_ever() -> Bench {
     let mut bench = plain().accepted();
+    bench.settings.engine_handover_after = None;
     for n in 0..6 {
         bench.workflow = None;
         bench.settle_at(30 + n);

@@ -1,0 +1,41 @@
+//! Workflows of a job besides the one that it follows: earlier ones, and copies that people make (`argo resubmit`, `argo retry`
+//! of an earlier one, a saved object). Nothing acts on their nodes, so they would wait for ever: they are stopped.
+
+use super::draft::Draft;
+use crate::steps::Action;
+
+/// A workflow that carries the job's name, or is on record as one of its earlier ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherWorkflow {
+    /// Its name.
+    pub name: String,
+    /// Whether it still has to be stopped: it has not ended, and nobody has asked for that.
+    pub goes_on: bool,
+}
+
+/// Stops those that go on. An earlier one is off the record as soon as it is seen stopped, or gone.
+pub(super) fn stop(draft: &mut Draft<'_>) {
+    let going: Vec<&str> = draft
+        .input
+        .others
+        .iter()
+        .filter(|o| o.goes_on)
+        .map(|o| o.name.as_str())
+        .collect();
+    for name in &going {
+        let is_former = draft.status.former_workflows.iter().any(|f| f.name == *name);
+        if !is_former {
+            let note = format!(
+                "workflow {name} carries the name of this job and is not the one that it follows: was it submitted or retried by \
+                 hand? It is stopped, and nothing of it is done"
+            );
+            draft.notice(true, "OtherWorkflowStopped", note);
+        }
+        let name = (*name).to_owned();
+        draft.actions.push(Action::StopOtherWorkflow { name });
+    }
+    draft
+        .status
+        .former_workflows
+        .retain(|f| going.contains(&f.name.as_str()));
+}

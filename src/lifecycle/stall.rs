@@ -1,0 +1,204 @@
+//! Whether the workflow engine does its part (design 7): it is to pick the workflow up, and to go on to the next step when one
+//! has ended. One that is silent is told of, and then the job goes on without it.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{EngineState, RunState, attempt, draft::Draft};
+use crate::{
+    api::{
+        conditions::{self, reasons, types, whole_seconds},
+        upgrade_job::{StepPhase, StepStatus, UpgradeJobStatus},
+    },
+    engine::{self, Engine, Node, Run},
+    plan::{Part, Plan, PlanStep},
+    text,
+};
+
+/// How long it may take to pick a workflow up when nothing of the plan has begun.
+const PICK_UP: SignedDuration = SignedDuration::from_mins(2);
+/// How long it may take in mid-run.
+const NEXT_STEP: SignedDuration = SignedDuration::from_mins(5);
+
+/// What came of looking at the engine.
+pub(super) enum Watched {
+    /// It does its part, or may still.
+    AtWork,
+    /// It does not: what, and what to do about it.
+    Stalled(String),
+    /// It did not for so long that the job goes on without it.
+    HandedOver,
+}
+
+/// What the engine does not do.
+struct Silence {
+    since: Timestamp,
+    reason: &'static str,
+    what: String,
+}
+
+/// Says whether the engine does its part, and hands over when it has not for too long.
+///
+/// Silence is counted from what is on record. An operator that was away itself has seen none of it: before it hands over, it
+/// has said so, and waits as long as it would have waited after that.
+pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Watched {
+    let Some(silence) = silence(draft, plan) else {
+        at_work(draft);
+        return Watched::AtWork;
+    };
+    let handover = draft.input.settings.engine_handover_after;
+    let patience = if has_begun(draft, plan) {
+        NEXT_STEP
+    } else {
+        PICK_UP
+    };
+    let patience = handover.map_or(patience, |h| patience.min(h));
+    let said_at = later(silence.since, patience);
+    if draft.now() < said_at {
+        draft.wake_at(said_at);
+        return Watched::AtWork;
+    }
+    let said = conditions::get(&draft.status.conditions, types::ENGINE_STALLED)
+        .filter(|c| c.status == "True")
+        .map(|c| c.last_transition_time.0);
+    let first = said.unwrap_or_else(|| whole_seconds(draft.now()));
+    let until = handover.map(|handover| {
+        later(silence.since, handover)
+            .max(later(first, handover.saturating_sub(patience)))
+            // Before its start a job has time, and the engine may come back.
+            .max(draft.input.job.spec.start_after.0)
+    });
+    let zone = draft.input.settings.zone();
+    let since = text::time(silence.since, zone);
+    let what = format!("{} since {since}", silence.what);
+    match until {
+        Some(until) if draft.now() >= until => {
+            attempt::hand_over(draft, plan, &what);
+            return Watched::HandedOver;
+        }
+        Some(until) => draft.wake_at(until),
+        None => {}
+    }
+    let after = until.map_or_else(String::new, |until| {
+        format!("; the operator goes on without it at {}", text::time(until, zone))
+    });
+    let told = format!("{what}: {}", advice(draft));
+    let message = format!("{told}{after}");
+    draft.condition(types::ENGINE_STALLED, true, silence.reason, message.clone());
+    if said.is_none() {
+        draft.notice(true, reasons::ENGINE_STALLED, message.clone());
+    }
+    draft.say(message);
+    Watched::Stalled(told)
+}
+
+/// The engine shows the workflow in a way that cannot be led, and that will not change: no use to wait.
+pub(super) fn unsupported(draft: &mut Draft<'_>, plan: &Plan, problem: &str) {
+    if !attempt::hand_over(draft, plan, problem) {
+        draft.fail(reasons::ENGINE_UNSUPPORTED, problem);
+    }
+}
+
+/// Whether any step of the main part was reached.
+pub(super) fn has_begun(draft: &Draft<'_>, plan: &Plan) -> bool {
+    let begun = |s: &StepStatus| s.phase != StepPhase::Pending;
+    let main = |s: &&StepStatus| plan.step(&s.name).is_none_or(|step| step.part == Part::Main);
+    draft.status.steps.iter().filter(main).any(begun)
+}
+
+fn later(t: Timestamp, by: SignedDuration) -> Timestamp {
+    t.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// Takes back what was said of the engine, unless the job has left it.
+pub(super) fn at_work(draft: &mut Draft<'_>) {
+    let stalled = conditions::get(&draft.status.conditions, types::ENGINE_STALLED);
+    let over = stalled.is_some_and(|c| c.status == "True" && c.reason != reasons::HANDED_OVER);
+    if over {
+        let message = "the workflow engine does its part again";
+        draft.condition(types::ENGINE_STALLED, false, reasons::AT_WORK, message);
+        draft.notice(false, reasons::AT_WORK, message);
+    }
+}
+
+fn advice(draft: &Draft<'_>) -> String {
+    let followed = draft.status.workflow.as_ref();
+    let title = followed
+        .and_then(|w| engine::of(w.engine))
+        .map_or("the engine", Engine::title);
+    let namespace = &draft.input.settings.namespace;
+    format!("see whether the controller of {title} runs, serves namespace {namespace}, and what its log says")
+}
+
+fn silence(draft: &Draft<'_>, plan: &Plan) -> Option<Silence> {
+    if attempt::is_embedded(draft) {
+        return None;
+    }
+    let workflow = draft.status.workflow.as_ref()?;
+    let followed = workflow.since.as_ref().or(draft.status.started_at.as_ref())?.0;
+    let name = &workflow.name;
+    match draft.input.run {
+        RunState::Foreign => None,
+        RunState::Absent => {
+            let why = match draft.input.engine {
+                EngineState::Missing(why) => format!(" ({why})"),
+                EngineState::Ready { .. } => String::new(),
+            };
+            Some(Silence {
+                since: followed,
+                reason: reasons::NOT_CREATED,
+                what: format!("workflow {name} could not be made{why}"),
+            })
+        }
+        RunState::Present { run, .. } if run.finished || run.suspended || run.stop.is_some() => None,
+        RunState::Present { run, .. } if !run.picked_up => Some(Silence {
+            since: followed,
+            reason: reasons::NOT_PICKED_UP,
+            what: format!("the engine has not picked up workflow {name}"),
+        }),
+        RunState::Present { run, .. } => {
+            let due = plan.part(Part::Main).filter_map(|step| {
+                let since = due_since(&draft.status, plan, run, step)?;
+                Some((since.unwrap_or(followed).max(followed), step))
+            });
+            let (since, step) = due.min_by_key(|(since, _)| *since)?;
+            Some(Silence {
+                since,
+                reason: reasons::SILENT,
+                what: format!(
+                    "the engine has not gone on to step {} of workflow {name}",
+                    step.name
+                ),
+            })
+        }
+    }
+}
+
+/// A step that the engine should have reached, or whose hook it should have begun: since when, if that is on record.
+#[allow(clippy::option_option)]
+fn due_since(
+    status: &UpgradeJobStatus,
+    plan: &Plan,
+    run: &Run,
+    step: &PlanStep,
+) -> Option<Option<Timestamp>> {
+    let recorded = |name: &str| status.steps.iter().find(|s| s.name == name);
+    let is_finished = |name: &str| recorded(name).is_some_and(|s| s.phase.is_finished());
+    if is_finished(&step.name) {
+        return None;
+    }
+    let Some(node) = run.nodes.iter().find(|n| n.step == step.name) else {
+        let mut before = step.after.iter().filter(|name| plan.step(name).is_some());
+        if !before.clone().all(|name| is_finished(name)) {
+            return None;
+        }
+        let ended = |name: &String| Some(recorded(name)?.finished_at.as_ref()?.0);
+        return Some(before.by_ref().filter_map(ended).max());
+    };
+    let native = run.native.get(&step.name)?;
+    let begun = status
+        .hook_tracker
+        .iter()
+        .any(|e| e.workflow_step.as_ref().is_some_and(|by| by.step == step.name));
+    let Node { finished_at, .. } = node;
+    (begun && !native.finished && native.runs.is_empty()).then_some(*finished_at)
+}

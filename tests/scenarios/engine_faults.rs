@@ -1,0 +1,386 @@
+//! Real engines that do not do their part, and workflows that people lay hands on: the upgrade goes on, nothing happens twice,
+//! and nothing waits for ever.
+
+use k8s_openapi::{
+    api::core::v1::ResourceQuota,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, DynamicObject, PostParams},
+};
+use openshift_upgrade_operator::api::{UpgradeJob, upgrade_job::EngineChoice};
+use serde_json::{Value, json};
+
+use crate::{
+    harness::{
+        NAMESPACE, Scenario, assert_succeeded, condition, failure, has, is_installed,
+        objects::{hold_night, hook, job},
+        scenario, status, until,
+    },
+    hook_templates,
+};
+
+/// Long enough to be seen, short enough to be waited for.
+const SOON: [&str; 2] = ["--engine-handover-after", "20s"];
+
+fn engine(job: &UpgradeJob) -> Option<EngineChoice> {
+    status(job).workflow.map(|w| w.engine)
+}
+
+fn phase(workflow: &DynamicObject) -> &str {
+    workflow.data["status"]["phase"].as_str().unwrap_or_default()
+}
+
+fn is_over(workflow: &DynamicObject) -> bool {
+    matches!(phase(workflow), "Succeeded" | "Failed" | "Error")
+}
+
+/// A job whose control plane stays at 40%, with a pool that is held for a second.
+async fn start(s: &Scenario, name: &str) {
+    s.create(&hook("at-complete", &["UpgradeComplete"])).await;
+    s.create(&hook("at-finish", &["Finish"])).await;
+    s.fault("stall-at", "40").await;
+    let config = json!({"machineConfigPools": hold_night("1s", None)});
+    s.create(&job(name, Some("4.18.5"), config)).await;
+    s.until_job(name, "tells 40%", |j| {
+        status(j).message.is_some_and(|m| m.contains("40% done"))
+    })
+    .await;
+}
+
+/// The control plane goes on, and the job comes to its end. Each hook ran once, and desiredUpdate was set once.
+async fn assert_done_once(s: &Scenario, name: &str) -> UpgradeJob {
+    s.fault("stall-at", "").await;
+    let done = s.until_over(name).await;
+    assert_succeeded(&done);
+    assert!(is_installed(&s.cluster_version().await, "4.18.5"));
+    let writes = s.operators_writes();
+    let jobs = writes
+        .iter()
+        .filter(|w| w.resource == "jobs" && w.verb == "create");
+    assert_eq!(jobs.count(), 2, "Jobs of hooks");
+    let asked = writes.iter().filter(|w| w.is_of_desired_update());
+    assert_eq!(asked.count(), 1, "writes of desiredUpdate");
+    assert_eq!(status(&done).former_workflows, []);
+    done
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn an_argo_that_stays_away_in_mid_run_is_left_and_its_workflow_is_stopped() {
+    scenario(&SOON, async |s| {
+        start(s, "j").await;
+        s.lane.component("kill", "argo").await;
+        s.fault("stall-at", "").await;
+        s.until_job("j", "goes on without Argo", |j| {
+            engine(j) == Some(EngineChoice::Embedded)
+        })
+        .await;
+        let done = assert_done_once(s, "j").await;
+        assert_eq!(condition(&done, "EngineStalled"), "EngineStalled=True/HandedOver");
+        let message = &has(&done, "EngineStalled").unwrap().message;
+        assert!(
+            message.contains("the engine has not gone on to step await-pools of workflow j-run-1 since"),
+            "{message}"
+        );
+        s.lane.component("start", "argo").await;
+        let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
+        assert_eq!(phase(&workflow), "Failed");
+        assert_eq!(s.workflows().await.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn an_argo_that_never_picks_the_workflow_up_is_told_and_left() {
+    scenario(&SOON, async |s| {
+        s.lane.component("kill", "argo").await;
+        s.create(&job("j", Some("4.18.5"), json!({}))).await;
+        let done = s.until_over("j").await;
+        assert_succeeded(&done);
+        let message = &has(&done, "EngineStalled").unwrap().message;
+        assert!(
+            message.contains("has not picked up workflow j-run-1 since"),
+            "{message}"
+        );
+        let events = s.events_about("j").await;
+        let told = |reason: &str| {
+            events
+                .iter()
+                .filter(|e| e.reason.as_deref() == Some(reason))
+                .count()
+        };
+        assert_eq!((told("EngineStalled"), told("HandedOver")), (1, 1));
+        s.lane.component("start", "argo").await;
+        let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
+        assert_eq!(phase(&workflow), "Failed");
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_kind_that_is_removed_in_mid_run_costs_the_workflow_and_nothing_else() {
+    scenario(&SOON, async |s| {
+        start(s, "j").await;
+        let kinds: Api<CustomResourceDefinition> = Api::all(s.client.clone());
+        kinds
+            .delete("workflows.argoproj.io", &DeleteParams::default())
+            .await
+            .expect("deleting the kind");
+        s.until_job("j", "goes on without Argo", |j| {
+            engine(j) == Some(EngineChoice::Embedded)
+        })
+        .await;
+        let done = assert_done_once(s, "j").await;
+        assert_eq!(condition(&done, "EngineStalled"), "EngineStalled=True/HandedOver");
+    })
+    .await;
+}
+
+/// The deadline of a workflow is Argo's way to end what waits.
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn steps_that_argo_itself_ends_go_on_in_the_next_attempt() {
+    scenario(&[], async |s| {
+        start(s, "j").await;
+        s.edit_workflow("j-run-1", json!({"spec": {"activeDeadlineSeconds": 1}}))
+            .await;
+        s.until_workflow("j-run-2", "is at await-control-plane", |w| {
+            let nodes = w.data["status"]["nodes"].as_object();
+            nodes.is_some_and(|all| all.values().any(|n| n["displayName"] == "await-control-plane"))
+        })
+        .await;
+        let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
+        let nodes = workflow.data["status"]["nodes"].as_object().unwrap();
+        let step = nodes
+            .values()
+            .find(|n| n["displayName"] == "await-control-plane")
+            .unwrap();
+        assert_eq!(step["message"], "Step exceeded its deadline");
+        let done = assert_done_once(s, "j").await;
+        assert_eq!(status(&done).workflow.unwrap().name, "j-run-2");
+    })
+    .await;
+}
+
+/// As `argo resubmit` does: the same labels, owner and spec, another name.
+async fn submit_again(s: &Scenario, name: &str, copy: &str) {
+    let api = s.workflow_api();
+    let mut object = api.get(name).await.expect("the workflow");
+    let kept = (
+        object.metadata.labels,
+        object.metadata.owner_references,
+        object.metadata.annotations,
+    );
+    object.metadata = kube::api::ObjectMeta {
+        name: Some(copy.to_owned()),
+        labels: kept.0,
+        owner_references: kept.1,
+        annotations: kept.2,
+        ..kube::api::ObjectMeta::default()
+    };
+    let labels = object.metadata.labels.get_or_insert_default();
+    labels.retain(|key, _| !key.starts_with("workflows.argoproj.io/"));
+    object.data.as_object_mut().unwrap().remove("status");
+    object.data["spec"].as_object_mut().unwrap().remove("shutdown");
+    api.create(&PostParams::default(), &object).await.expect("a copy");
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_workflow_that_is_submitted_again_is_stopped_and_nothing_happens_twice() {
+    scenario(&[], async |s| {
+        start(s, "j").await;
+        submit_again(s, "j-run-1", "j-run-1-again").await;
+        let copy = s.until_workflow("j-run-1-again", "has ended", is_over).await;
+        assert_eq!(copy.data["spec"]["shutdown"], "Terminate");
+        let done = assert_done_once(s, "j").await;
+        assert_eq!(status(&done).workflow.unwrap().name, "j-run-1");
+        s.until_workflow("j-run-1", "has succeeded", |w| phase(w) == "Succeeded")
+            .await;
+
+        submit_again(s, "j-run-1", "j-run-1-late").await;
+        let copy = s.until_workflow("j-run-1-late", "has ended", is_over).await;
+        assert_eq!(copy.data["spec"]["shutdown"], "Terminate");
+        assert_eq!(status(&s.job("j").await), status(&done));
+        let told = s.events_about("j").await;
+        let told = told
+            .iter()
+            .filter(|e| e.reason.as_deref() == Some("OtherWorkflowStopped"));
+        assert!(told.count() >= 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_workflow_whose_labels_are_removed_is_left_for_the_next() {
+    scenario(&[], async |s| {
+        start(s, "j").await;
+        let none = json!({"managedupgrade.appuio.io/upgrade-job": null, "managedupgrade.appuio.io/upgrade-job-uid": null});
+        s.edit_workflow("j-run-1", json!({"metadata": {"labels": none, "ownerReferences": null}}))
+            .await;
+        s.until_workflow("j-run-1", "has ended", is_over).await;
+        let done = assert_done_once(s, "j").await;
+        assert_eq!(status(&done).workflow.unwrap().name, "j-run-2");
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_name_that_a_stranger_has_taken_is_left_to_it() {
+    scenario(&[], async |s| {
+        let stranger = json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": "j-run-1", "namespace": NAMESPACE},
+            "spec": {"entrypoint": "wait", "templates": [{"name": "wait", "suspend": {}}]},
+        });
+        s.create(&stranger).await;
+        s.create(&job("j", Some("4.18.5"), json!({}))).await;
+        let done = s.until_over("j").await;
+        assert_succeeded(&done);
+        assert_eq!(status(&done).workflow.unwrap().name, "j-run-2");
+        let stranger = s.workflow_api().get("j-run-1").await.unwrap();
+        assert_eq!(
+            (phase(&stranger), &stranger.data["spec"]["shutdown"]),
+            ("Running", &Value::Null)
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_step_that_is_removed_from_the_workflow_by_hand_is_done_all_the_same() {
+    scenario(&SOON, async |s| {
+        start(s, "j").await;
+        let workflow = s.workflow_api().get("j-run-1").await.unwrap();
+        let mut templates = workflow.data["spec"]["templates"].clone();
+        let tasks = templates[0]["dag"]["tasks"].as_array_mut().unwrap();
+        tasks.retain(|t| t["name"] != "await-pools");
+        let depends = tasks
+            .iter_mut()
+            .find(|t| t["name"] == "post-health-check")
+            .unwrap();
+        depends["depends"] = json!("await-control-plane.Succeeded");
+        s.edit_workflow("j-run-1", json!({"spec": {"templates": templates}}))
+            .await;
+        let done = assert_done_once(s, "j").await;
+        let step = status(&done)
+            .steps
+            .into_iter()
+            .find(|x| x.name == "await-pools")
+            .unwrap();
+        assert!(step.finished_at.is_some(), "{step:?}");
+        s.until_workflow("j-run-1", "has ended", is_over).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_workflow_that_a_person_paused_ends_with_its_job() {
+    scenario(&[], async |s| {
+        s.create(&hook("at-finish", &["Finish"])).await;
+        s.fault("stall-at", "40").await;
+        s.create(&job("j", Some("4.18.5"), json!({"upgradeTimeout": "30s"})))
+            .await;
+        s.until_job("j", "tells 40%", |j| {
+            status(j).message.is_some_and(|m| m.contains("40% done"))
+        })
+        .await;
+        s.edit_workflow("j-run-1", json!({"spec": {"suspend": true}}))
+            .await;
+        let done = s.until_over("j").await;
+        assert!(failure(&done, "TimedOut").contains("suspended by a person"));
+        let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
+        assert_eq!(phase(&workflow), "Failed");
+        let nodes = workflow.data["status"]["nodes"].as_object().unwrap();
+        let finish = nodes
+            .values()
+            .find(|n| n["displayName"] == "hooks-finish")
+            .unwrap();
+        assert_eq!(finish["phase"], "Succeeded");
+        s.fault("stall-at", "").await;
+    })
+    .await;
+}
+
+/// Argo tries for ever to make a pod that a quota refuses.
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_quota_that_refuses_the_pod_of_a_hook_is_told_until_there_is_room() {
+    scenario(&[], async |s| {
+        let quotas: Api<ResourceQuota> = Api::namespaced(s.client.clone(), NAMESPACE);
+        let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+        let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
+        quotas.create(&PostParams::default(), &quota).await.unwrap();
+        until("the quota counts", async || {
+            let quota = quotas.get("none").await.ok()?;
+            quota.status?.hard.filter(|h| !h.is_empty())
+        })
+        .await;
+        s.create(&hook_templates::template()).await;
+        s.create(&hook_templates::hook("a", &["Start"], "Abort", "0"))
+            .await;
+        s.create(&job("j", Some("4.18.5"), json!({}))).await;
+        s.until_job("j", "tells of the quota", |j| {
+            status(j).message.is_some_and(|m| m.contains("exceeded quota"))
+        })
+        .await;
+        quotas.delete("none", &DeleteParams::default()).await.unwrap();
+        assert_succeeded(&s.until_over("j").await);
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_service_account_that_is_missing_fails_the_hook_and_is_named() {
+    scenario(&[], async |s| {
+        s.create(&hook_templates::template()).await;
+        s.create(&hook_templates::hook("a", &["Start"], "Abort", "0"))
+            .await;
+        let config = json!({"workflow": {"serviceAccountName": "gone"}});
+        s.create(&job("j", Some("4.18.5"), config)).await;
+        let done = s.until_over("j").await;
+        let message = failure(&done, "HookFailed");
+        assert!(message.contains("serviceaccount \"gone\" not found"), "{message}");
+    })
+    .await;
+}
+
+/// The controller reads its configuration when it starts.
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn an_argo_that_takes_references_only_is_left_at_once() {
+    scenario(&[], async |s| {
+        let maps = s.dynamic("v1", "ConfigMap");
+        let maps = Api::<DynamicObject>::namespaced_with(
+            maps.into_client(),
+            "argo",
+            &kube::api::ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&()),
+        );
+        let restrictions = json!({"data": {"workflowRestrictions": "templateReferencing: Strict\n"}});
+        maps.patch(
+            "workflow-controller-configmap",
+            &kube::api::PatchParams::default(),
+            &kube::api::Patch::Merge(restrictions),
+        )
+        .await
+        .unwrap();
+        s.lane.component("kill", "argo").await;
+        s.lane.component("start", "argo").await;
+        s.create(&job("j", Some("4.18.5"), json!({}))).await;
+        let done = s.until_over("j").await;
+        assert_succeeded(&done);
+        assert_eq!(engine(&done), Some(EngineChoice::Embedded));
+        let message = &has(&done, "EngineStalled").unwrap().message;
+        assert!(message.contains("templateReferencing"), "{message}");
+    })
+    .await;
+}
