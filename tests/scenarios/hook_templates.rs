@@ -61,7 +61,7 @@ fn without_template(mut hook: Value) -> Value {
 }
 
 /// `<hook>@<event>[/<pool>]=<state>` of all that was tracked.
-fn tracked(job: &UpgradeJob) -> Vec<String> {
+pub fn tracked(job: &UpgradeJob) -> Vec<String> {
     let all = status(job).hook_tracker;
     all.iter()
         .map(|t| {

@@ -25,6 +25,7 @@ mod leader;
 mod outages;
 mod overlays;
 mod schedules;
+mod tasks;
 mod tekton;
 mod upgrade;
 mod windows;

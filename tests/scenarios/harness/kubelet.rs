@@ -1,15 +1,15 @@
 //! A stand-in for the kubelet and the scheduler: pods of hooks' Jobs run for as long as their template says, and end as it
-//! says. So do the pods of workflows, whose statuses say as much as Argo reads of them.
+//! says. So do the pods of workflows and of TaskRuns, whose statuses say as much as Argo and Tekton read of them.
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -20,15 +20,18 @@ pub const EXIT_CODE: &str = "scenario/exit-code";
 /// Annotation of a pod template: milliseconds that the pod runs. Absent = 0.
 pub const RUNS_MS: &str = "scenario/runs-ms";
 
-/// Annotation of a pod of a workflow: how its attempts end, one after the other, divided by commas. A number is an exit code;
-/// `deleted`: the pod is gone before anyone has seen it end; `runs`: it does not end.
+/// Annotation of a pod of a workflow or a TaskRun: how its attempts end, one after the other, divided by commas. A number is an
+/// exit code; `deleted`: the pod is gone before anyone has seen it end; `runs`: it does not end.
 pub const ATTEMPTS: &str = "scenario/attempts";
 /// How long a pod must have been there before Argo takes it for deleted: `RECENTLY_STARTED_POD_DURATION`, 10 s.
 const NOT_RECENT: Duration = Duration::from_secs(12);
 
 /// Runs pods until it is dropped.
 pub async fn run(client: Client) {
-    let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let nodes: Api<Node> = Api::all(client);
+    let of_task_runs = ListParams::default().labels("tekton.dev/taskRun");
+    let mut tries = Tries::default();
     let of_jobs = ListParams::default().labels("batch.kubernetes.io/job-name");
     let of_workflows = ListParams::default().labels("workflows.argoproj.io/workflow");
     let mut began: BTreeMap<String, Instant> = BTreeMap::new();
@@ -40,6 +43,14 @@ pub async fn run(client: Client) {
             .unwrap_or_default()
         {
             step_of_workflow(&pods, &pod, &mut began).await;
+        }
+        for pod in pods
+            .list(&of_task_runs)
+            .await
+            .map(|l| l.items)
+            .unwrap_or_default()
+        {
+            step_of_task_run(&pods, &nodes, &pod, &mut tries).await;
         }
         // An API server that is away is part of some scenarios: tried again.
         for pod in pods.list(&of_jobs).await.map(|l| l.items).unwrap_or_default() {
@@ -150,4 +161,99 @@ async fn write(pods: &Api<Pod>, name: &str, status: &Value) -> Result<(), kube::
     pods.patch_status(name, &PatchParams::default(), &patch)
         .await
         .map(drop)
+}
+
+/// Which pods there were of a hook, in order: Tekton makes one that vanished again under its name, the operator makes others.
+#[derive(Default)]
+struct Tries(BTreeMap<String, Vec<String>>);
+
+impl Tries {
+    fn way(&mut self, pod: &Pod) -> String {
+        let labels = pod.labels().iter();
+        let of_hook: Vec<&str> = labels
+            .filter(|(key, _)| key.starts_with("upgradejobs.managedupgrade.appuio.io/"))
+            .map(|(_, value)| value.as_str())
+            .collect();
+        let all = self.0.entry(of_hook.join("/")).or_default();
+        let uid = pod.uid().unwrap_or_default();
+        let number = all.iter().position(|u| *u == uid).unwrap_or_else(|| {
+            all.push(uid);
+            all.len() - 1
+        });
+        let ways = pod.annotations().get(ATTEMPTS).cloned().unwrap_or_default();
+        let ways: Vec<&str> = ways.split(',').collect();
+        let way = ways.get(number).or(ways.last());
+        way.map_or_else(String::new, |w| (*w).to_owned())
+    }
+}
+
+async fn step_of_task_run(pods: &Api<Pod>, nodes: &Api<Node>, pod: &Pod, tries: &mut Tries) {
+    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+    let (name, way) = (pod.name_any(), tries.way(pod));
+    let is_bound = pod.spec.as_ref().is_some_and(|s| s.node_name.is_some());
+    let is_over = matches!(phase, Some("Succeeded" | "Failed"));
+    let now = DeleteParams::default().grace_period(0);
+    let result = if pod.metadata.deletion_timestamp.is_some() {
+        // A program that does not catch the signal: Tekton's entrypoint makes 255 of it.
+        let told = if is_over {
+            Ok(())
+        } else {
+            write(pods, &name, &steps(pod, Some(255))).await
+        };
+        match told {
+            Ok(()) => pods.delete(&name, &now).await.map(drop),
+            error => error,
+        }
+    } else if !is_bound {
+        // A pod without a node would be gone at once when it is deleted.
+        bind(pods, nodes, &name).await
+    } else {
+        match (way.as_str(), phase) {
+            (_, Some("Succeeded" | "Failed")) | ("runs", Some("Running")) => Ok(()),
+            ("deleted", Some("Running")) => pods.delete(&name, &now).await.map(drop),
+            ("deleted" | "runs", _) => write(pods, &name, &steps(pod, None)).await,
+            (code, _) => write(pods, &name, &steps(pod, Some(code.parse().unwrap_or_default()))).await,
+        }
+    };
+    if let Err(error) = result {
+        eprintln!("stand-in kubelet: pod {name}: {error}");
+    }
+}
+
+async fn bind(pods: &Api<Pod>, nodes: &Api<Node>, name: &str) -> Result<(), kube::Error> {
+    let Some(node) = nodes.list(&ListParams::default()).await?.items.into_iter().next() else {
+        return Ok(());
+    };
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node.name_any()},
+    });
+    let bound: Result<Value, _> = pods
+        .create_subresource("binding", name, &PostParams::default(), &binding)
+        .await;
+    bound.map(drop)
+}
+
+/// What Tekton reads of its steps: that they run, or how all of them ended. One that failed has written its result `message`.
+fn steps(pod: &Pod, code: Option<i32>) -> Value {
+    let containers = pod.spec.iter().flat_map(|s| &s.containers);
+    let all: Vec<Value> = containers
+        .map(|c| {
+            let state = match code {
+                None => json!({"running": {"startedAt": null}}),
+                Some(0) => json!({"terminated": {"exitCode": 0, "reason": "Completed"}}),
+                Some(code) => {
+                    let told = json!([{"key": "message", "value": "there is no room", "type": 1}]);
+                    json!({"terminated": {"exitCode": code, "reason": "Error", "message": told.to_string()}})
+                }
+            };
+            json!({"name": c.name, "image": "i", "imageID": "i", "ready": code.is_none(), "restartCount": 0, "state": state})
+        })
+        .collect();
+    let phase = match code {
+        None => "Running",
+        Some(0) => "Succeeded",
+        Some(_) => "Failed",
+    };
+    json!({"phase": phase, "containerStatuses": all})
 }

@@ -1,0 +1,296 @@
+//! Hooks that are Tekton Tasks: the real controller runs their TaskRuns, and a stand-in kubelet says how their pods die.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject, EvictParams, GroupVersionKind, ListParams, PostParams},
+};
+use openshift_upgrade_operator::{
+    api::{
+        UpgradeJob,
+        upgrade_job::{HookState, HookTracker},
+    },
+    engine::tekton::Tekton,
+    hooks::task_run,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    harness::{
+        NAMESPACE, Scenario, assert_succeeded, condition, desired, failure, has, is_installed, kubelet,
+        objects::{hold_night, in_seconds, job},
+        scenario_on, status, until,
+    },
+    hook_templates::tracked,
+};
+
+const HOOK: &str = "upgradejobs.managedupgrade.appuio.io/upgradejobhook";
+
+/// A Task whose pods die one after the other as `attempts` says.
+fn task(name: &str, attempts: &str) -> Value {
+    let secure = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
+    json!({
+        "apiVersion": "tekton.dev/v1",
+        "kind": "Task",
+        // The nodes are simulated: they leave it to the stand-in how a pod ends.
+        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": {
+            kubelet::ATTEMPTS: attempts, "simulated.openshift.io/ignores-sigterm": "true"}},
+        "spec": {
+            "params": [{"name": "greeting"}],
+            "results": [{"name": "message"}],
+            "steps": [{"name": "main", "image": "localhost/hook:1", "command": ["hook"], "args": ["$(params.greeting)"],
+                "securityContext": secure}],
+        },
+    })
+}
+
+fn hook(name: &str, events: &[&str], policy: &str) -> Value {
+    json!({
+        "apiVersion": "managedupgrade.appuio.io/v1beta1",
+        "kind": "UpgradeJobHook",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "events": events,
+            "failurePolicy": policy,
+            "taskRef": {"name": name, "timeout": "10m", "arguments": [{"name": "greeting", "value": "hello"}]},
+        },
+    })
+}
+
+async fn create(s: &Scenario, name: &str, attempts: &str, events: &[&str], policy: &str) {
+    s.create(&task(name, attempts)).await;
+    s.create(&hook(name, events, policy)).await;
+}
+
+async fn task_runs(s: &Scenario) -> Vec<DynamicObject> {
+    let api = Api::<DynamicObject>::namespaced_with(s.client.clone(), NAMESPACE, &task_run::resource());
+    api.list(&ListParams::default())
+        .await
+        .map_or_else(|_| vec![], |l| l.items)
+}
+
+fn of_hook(all: &[DynamicObject], hook: &str) -> Vec<DynamicObject> {
+    let of = |r: &&DynamicObject| r.labels().get(HOOK).is_some_and(|h| h == hook);
+    all.iter().filter(of).cloned().collect()
+}
+
+fn entry(job: &UpgradeJob, hook: &str) -> HookTracker {
+    let mut all = status(job).hook_tracker;
+    all.retain(|t| t.upgrade_job_hook == hook);
+    all.remove(0)
+}
+
+/// As a drain does it, by the API of evictions.
+async fn evict(s: &Scenario, hook: &str) {
+    let pods: Api<Pod> = Api::namespaced(s.client.clone(), NAMESPACE);
+    let of = ListParams::default().labels(&format!("{HOOK}={hook}"));
+    let name = until(&format!("a pod of hook {hook} runs"), async || {
+        let all = pods.list(&of).await.ok()?.items;
+        let runs = |p: &Pod| p.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Running");
+        all.into_iter().find(runs).map(|p| p.name_any())
+    })
+    .await;
+    let evicted = pods.evict(&name, &EvictParams::default()).await;
+    evicted.unwrap_or_else(|e| panic!("evicting pod {name}: {e}"));
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn hooks_of_tasks_run_beside_the_pipeline_and_survive_what_a_drain_does() {
+    scenario_on(&Tekton, &[], async |s| {
+        create(s, "evicted", "runs,0", &["Start"], "Abort").await;
+        create(s, "killed", "143,137,0", &["Start"], "Abort").await;
+        // Before Tekton has seen it end: it makes the pod again by itself.
+        create(s, "deleted", "deleted,0", &["UpgradeComplete"], "Abort").await;
+        create(s, "broken", "3,0", &["Start"], "Ignore").await;
+        create(s, "says-255", "255,0", &["Start"], "Ignore").await;
+        create(s, "pool", "143,0", &["MachineConfigPoolUnpause"], "Abort").await;
+        create(s, "last", "1", &["Success", "Failure", "Finish"], "Abort").await;
+        s.create(&hook("missing", &["Start"], "Ignore")).await;
+        let config = json!({"machineConfigPools": hold_night("1s", None)});
+        s.create(&job("j", Some("4.18.5"), config)).await;
+        evict(s, "evicted").await;
+        let done = s.until_over("j").await;
+        assert_succeeded(&done);
+        assert!(is_installed(&s.cluster_version().await, "4.18.5"));
+        assert_eq!(
+            tracked(&done),
+            [
+                "broken@Start=Failed",
+                "deleted@UpgradeComplete=Complete",
+                "evicted@Start=Complete",
+                "killed@Start=Complete",
+                "last@Finish=Failed",
+                "last@Success=Failed",
+                "missing@Start=Failed",
+                "pool@MachineConfigPoolUnpause/x-app-night=Complete",
+                "says-255@Start=Failed",
+            ]
+        );
+        assert_eq!(
+            condition(&done, "HooksRunnable"),
+            "HooksRunnable=False/HookNotRunnable"
+        );
+        let message = entry(&done, "missing").message;
+        assert!(message.contains("there is no Task missing in namespace"), "{message}");
+        let all = task_runs(s).await;
+        let counts = ["evicted", "killed", "deleted", "broken", "says-255", "pool", "last"].map(|h| of_hook(&all, h).len());
+        assert_eq!(counts, [2, 3, 1, 1, 1, 2, 2]);
+        let run = &of_hook(&all, "broken")[0];
+        let (name, pod) = (run.name_any(), run.data["status"]["podName"].as_str().unwrap());
+        assert_eq!(
+            entry(&done, "broken").message,
+            format!("TaskRun {name} failed: there is no room (StepFailed: \"step-main\" exited with code 3: Error); see oc -n {NAMESPACE} logs --all-containers {pod}")
+        );
+        told(&of_hook(&all, "pool"));
+        until("all ends are on record", async || {
+            let all = task_runs(s).await;
+            all.iter().all(|r| r.finalizers().is_empty()).then_some(())
+        })
+        .await;
+    })
+    .await;
+}
+
+/// What the TaskRuns were given: the same, each time.
+fn told(tries: &[DynamicObject]) {
+    let env = |run: &DynamicObject| run.data["spec"]["podTemplate"]["env"].clone();
+    assert_eq!(env(&tries[0]), env(&tries[1]));
+    assert_eq!(tries[0].data["spec"]["params"], tries[1].data["spec"]["params"]);
+    let all = env(&tries[0]);
+    let value = |name: &str| {
+        let mut all = all.as_array().unwrap().iter();
+        all.find(|v| v["name"] == name).unwrap()["value"].clone()
+    };
+    assert_eq!(value("EVENT_NAME"), "\"MachineConfigPoolUnpause\"");
+    assert_eq!(value("EVENT_pool"), "\"x-app-night\"");
+    assert_eq!(value("JOB_spec_desiredVersion_version"), "\"4.18.5\"");
+    assert_eq!(
+        tries[0].metadata.owner_references.as_ref().unwrap()[0].kind,
+        "UpgradeJob"
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_hook_of_a_task_that_truly_fails_ends_the_job_and_nothing_outlives_it() {
+    scenario_on(&Tekton, &[], async |s| {
+        create(s, "strict", "3,0", &["Start"], "Abort").await;
+        // Still runs when the other one fails: it is left to end.
+        create(s, "slow", "runs", &["Start"], "Ignore").await;
+        create(s, "last", "0", &["Failure"], "Ignore").await;
+        s.create(&job("j", Some("4.18.5"), json!({}))).await;
+        let failed = s.until_over("j").await;
+        let message = failure(&failed, "HookFailed");
+        assert!(
+            message.contains("hook strict failed: TaskRun j-strict-start-"),
+            "{message}"
+        );
+        assert_eq!(desired(&s.cluster_version().await), None);
+        s.until_job("j", "has run its hook of Failure", |j| {
+            tracked(j).contains(&"last@Failure=Complete".to_owned())
+        })
+        .await;
+        assert_eq!(entry(&s.job("j").await, "slow").status, HookState::Active);
+
+        s.delete_job("j").await;
+        s.until_gone("j").await;
+        until("no TaskRun is left", async || {
+            task_runs(s).await.is_empty().then_some(())
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_hook_whose_task_is_missing_fails_the_job_when_it_is_made() {
+    scenario_on(&Tekton, &[], async |s| {
+        s.create(&hook("strict", &["Start"], "Abort")).await;
+        let mut early = job("j", Some("4.18.5"), json!({}));
+        early["spec"]["startAfter"] = json!(in_seconds(3_000));
+        s.create(&early).await;
+        let failed = s
+            .until_job("j", "has failed", |j| has(j, "Failed").is_some())
+            .await;
+        let message = failure(&failed, "HookFailed");
+        assert!(
+            message.contains(
+                "hook strict cannot be run: there is no Task strict in namespace openshift-upgrade"
+            ),
+            "{message}"
+        );
+        assert!(has(&failed, "Started").is_none());
+        assert!(task_runs(s).await.is_empty());
+    })
+    .await;
+}
+
+/// A namespace with a Task, which the operator may read.
+async fn share_tasks_of(namespace: &str, s: &Scenario) {
+    let create = async |object: Value| {
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        let types = object.types.clone().expect("its kind");
+        let (group, version) = types
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &types.api_version));
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &types.kind));
+        let api: Api<DynamicObject> = if types.kind == "Namespace" {
+            Api::all_with(s.client.clone(), &kind)
+        } else {
+            Api::namespaced_with(s.client.clone(), namespace, &kind)
+        };
+        let created = api.create(&PostParams::default(), &object).await;
+        created.unwrap_or_else(|e| panic!("creating {}: {e}", types.kind));
+    };
+    create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await;
+    let mut task = task("elsewhere", "0");
+    task["metadata"]["namespace"] = json!(namespace);
+    create(task).await;
+    create(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "tasks"},
+        "rules": [{"apiGroups": ["tekton.dev"], "resources": ["tasks"], "verbs": ["get"]}],
+    }))
+    .await;
+    create(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "tasks"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tasks"},
+        "subjects": [{"kind": "ServiceAccount", "name": "upgrade-operator", "namespace": NAMESPACE}],
+    }))
+    .await;
+}
+
+/// Tekton says at once what it will never run; nobody waits for it.
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn a_task_that_tekton_refuses_costs_its_hook_and_not_the_upgrade() {
+    scenario_on(&Tekton, &[], async |s| {
+        let mut wrong = task("refused", "0");
+        wrong["spec"]["steps"][0]["args"] = json!(["$(params.nothing)"]);
+        s.create(&wrong).await;
+        s.create(&hook("refused", &["Start"], "Ignore")).await;
+        // No resolver on the lane answers: its own deadline ends it.
+        share_tasks_of("ops", s).await;
+        let mut elsewhere = hook("elsewhere", &["Start"], "Ignore");
+        elsewhere["spec"]["taskRef"]["namespace"] = json!("ops");
+        elsewhere["spec"]["taskRef"]["timeout"] = json!("5s");
+        s.create(&elsewhere).await;
+        s.create(&job("j", Some("4.18.5"), json!({}))).await;
+        let done = s.until_over("j").await;
+        assert_succeeded(&done);
+        let refused = entry(&done, "refused");
+        assert_eq!(refused.status, HookState::Failed);
+        assert!(refused.message.contains("nothing"), "{}", refused.message);
+        let elsewhere = entry(&done, "elsewhere");
+        assert_eq!(elsewhere.status, HookState::Failed);
+        assert!(
+            elsewhere.message.contains("TaskRunTimeout"),
+            "{}",
+            elsewhere.message
+        );
+    })
+    .await;
+}
