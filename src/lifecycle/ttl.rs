@@ -2,7 +2,7 @@
 
 use super::{RunState, draft::Draft};
 use crate::{
-    api::upgrade_job::StepPhase,
+    api::{job_config::WorkflowConfig, upgrade_job::StepPhase},
     engine,
     plan::{Part, PlanStep},
     steps::Action,
@@ -11,7 +11,7 @@ use crate::{
 /// Deletes the workflow of a job that is over, once its time has come. Argo does that by itself.
 pub(super) fn decide(draft: &mut Draft<'_>) {
     let job = draft.input.job;
-    let ttl = job.spec.config.workflow.as_ref().and_then(|w| w.ttl());
+    let ttl = job.spec.config.workflow.as_ref().and_then(WorkflowConfig::ttl);
     let finished_at = draft.status.finished_at.clone();
     let kind = draft.status.workflow.as_ref().map(|w| w.engine);
     let (Some(ttl), Some(finished_at), Some(engine)) = (ttl, finished_at, kind.and_then(engine::of)) else {

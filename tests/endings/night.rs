@@ -54,12 +54,20 @@ pub fn clock(text: &str) -> Timestamp {
     local.in_tz("Europe/Zurich").unwrap().timestamp()
 }
 
+/// What there is of Argo Workflows.
+#[derive(Clone, Copy)]
+enum Argo {
+    Absent,
+    /// Its kind; nothing looks at workflows.
+    Idle,
+    AtWork,
+}
+
 /// A night in the making.
 #[derive(Clone)]
 pub struct Night {
     engine: EngineChoice,
-    has_argo: bool,
-    is_argo_idle: bool,
+    argo: Argo,
     hands_over: bool,
     is_pinned: bool,
     scenario: Value,
@@ -76,8 +84,7 @@ impl Night {
     pub fn by_hand() -> Self {
         Self {
             engine: EngineChoice::Embedded,
-            has_argo: false,
-            is_argo_idle: false,
+            argo: Argo::Absent,
             hands_over: true,
             is_pinned: false,
             scenario: json!({
@@ -123,7 +130,9 @@ impl Night {
     /// The engine of the operator, and Argo where it needs that.
     pub fn on(mut self, engine: EngineChoice) -> Self {
         self.engine = engine;
-        self.has_argo = engine == EngineChoice::Argo;
+        if engine == EngineChoice::Argo {
+            self.argo = Argo::AtWork;
+        }
         self
     }
 
@@ -135,8 +144,9 @@ impl Night {
 
     /// Nothing looks at workflows.
     pub fn with_idle_argo(mut self) -> Self {
-        self.is_argo_idle = true;
-        self.on(EngineChoice::Argo)
+        self.engine = EngineChoice::Argo;
+        self.argo = Argo::Idle;
+        self
     }
 
     /// The operator never goes on without the engine.
@@ -300,12 +310,10 @@ impl Night {
     async fn played(&self) -> Morning {
         let timeline = self.timeline();
         let clock_ = Clock::starting_at(clock("21:40"));
-        let mut simulation = if self.is_argo_idle {
-            Simulation::with_idle_argo(clock_)
-        } else if self.has_argo {
-            Simulation::with_argo(clock_)
-        } else {
-            Simulation::new(clock_)
+        let mut simulation = match self.argo {
+            Argo::Absent => Simulation::new(clock_),
+            Argo::Idle => Simulation::with_idle_argo(clock_),
+            Argo::AtWork => Simulation::with_argo(clock_),
         };
         simulation.start_cluster(&timeline).await.unwrap();
         let admin = simulation.admin();

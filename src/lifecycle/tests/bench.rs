@@ -21,6 +21,7 @@ use crate::{
     hooks::{
         hook_run::{RunKind, RunName},
         task_run,
+        tracker::NextTry,
     },
     lifecycle::{Decision, EngineState, Input, OtherWorkflow, RunState, decide},
     plan::{Part, Plan, StepAction, When},
@@ -338,15 +339,7 @@ impl Bench {
             Action::CreateHookTaskRun(run) => {
                 self.world.hook_task_runs.push((**run).clone().into());
             }
-            Action::RepeatHookTaskRun(next) => {
-                let mut runs = self.world.hook_task_runs.iter();
-                let killed = runs.find(|r| r.metadata.name.as_ref() == Some(&next.after.name));
-                let mut object = kube::api::DynamicObject::new("", &task_run::resource());
-                object.metadata = killed.unwrap().metadata.clone();
-                self.world
-                    .hook_task_runs
-                    .push(task_run::next(&object, next).into());
-            }
+            Action::RepeatHookTaskRun(next) => self.repeat_task_run(next),
             Action::ReleaseHookRun(RunName {
                 kind: RunKind::TaskRun,
                 name,
@@ -395,6 +388,16 @@ impl Bench {
             Action::DeleteWorkflow => self.workflow = None,
             Action::ClaimHook { .. } => {}
         }
+    }
+
+    fn repeat_task_run(&mut self, next: &NextTry) {
+        let mut runs = self.world.hook_task_runs.iter();
+        let killed = runs.find(|r| r.metadata.name.as_ref() == Some(&next.after.name));
+        let mut object = kube::api::DynamicObject::new("", &task_run::resource());
+        object.metadata = killed.unwrap().metadata.clone();
+        self.world
+            .hook_task_runs
+            .push(task_run::next(&object, next).into());
     }
 
     fn end_main_part(&mut self) {
