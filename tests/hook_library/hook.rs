@@ -105,6 +105,11 @@ impl Hook {
         self
     }
 
+    /// The event, and the job.
+    pub fn happened(&self) -> (&Event, &UpgradeJob) {
+        (&self.event, &self.job)
+    }
+
     /// The workflow that the operator would make of it: the template's own text, and our wrapper for its arguments.
     fn workflow(&self) -> Value {
         let variables = environment::variables(&self.event, &self.job, false).vars;

@@ -1,5 +1,5 @@
-//! The library of hook templates, each run by the real Argo in real pods under its own rights, as the operator would have
-//! it run, against what it talks to: Alertmanager, etcd, Argo's server, an API server with the kinds of Argo CD and of
+//! The library of hook templates, each run by the real Argo in real pods under its own rights, and some as Tasks by the real
+//! Tekton, as the operator would have them run, against what it talks to: Alertmanager, etcd, Argo's server, an API server with the kinds of Argo CD and of
 //! OpenShift, and a webhook that records.
 //!
 //! They need the cluster of `tests/cluster/up`, and disturb neither it nor each other:
@@ -24,6 +24,7 @@ mod cluster;
 mod document;
 mod hook;
 mod outside;
+mod task_pods;
 mod tasks;
 mod templates;
 mod upgrade;
