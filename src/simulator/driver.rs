@@ -261,11 +261,32 @@ pub async fn run(client: Client, simulation: &Simulation, mut on_news: impl FnMu
             if !due.is_empty() {
                 wait = wait.min(AFTER_A_WRITE);
             }
-            if !writer.apply(due).await {
+            let (all_answered, has_changed) = while_watching(writer.apply(due), &mut changes).await;
+            if !all_answered {
                 tokio::time::sleep(AFTER_A_FAILURE).await;
+            }
+            if has_changed {
+                continue;
             }
         }
         pause(wait, &mut changes).await;
+    }
+}
+
+/// Takes changes along while something is done, and whether there were any: else the copies of many objects would be as old as
+/// the oldest of many writes.
+async fn while_watching<T>(
+    work: impl Future<Output = T>,
+    changes: &mut (impl Stream<Item = ()> + Unpin),
+) -> (T, bool) {
+    let mut work = std::pin::pin!(work);
+    let mut has_changed = false;
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return (done, has_changed),
+            Some(()) = changes.next() => has_changed = true,
+        }
     }
 }
 

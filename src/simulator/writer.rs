@@ -1,6 +1,6 @@
 //! Carries out what the simulator wants written: some at once, and nothing that is sure to be refused.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -16,12 +16,15 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::{
-    driver::{AFTER_A_FAILURE, CALL},
+    driver::CALL,
     openshift::write::{PodRef, Write},
 };
 
 /// So many writes are under way at a time: each has a connection, and a thousand of them would only wait for each other.
 const AT_ONCE: usize = 32;
+
+/// After so long a watch must have shown what was written.
+const MISSED: Duration = Duration::from_secs(5);
 
 /// Writes, and remembers what became of it.
 pub(super) struct Writer {
@@ -109,20 +112,20 @@ impl Writer {
 /// Versions of objects that were written over, or refused for being old, and when: until the watch has shown the next
 /// version, a write that rests on one of these would be refused.
 ///
-/// For a moment only, so that a watch that missed something costs no more than that.
+/// Not for ever, so that a watch that missed something costs no more than that.
 #[derive(Default)]
 struct Answered(BTreeMap<Basis, Instant>);
 
 impl Answered {
     fn add(&mut self, basis: Option<Basis>) {
         let now = Instant::now();
-        self.0.retain(|_, at| now.duration_since(*at) < AFTER_A_FAILURE);
+        self.0.retain(|_, at| now.duration_since(*at) < MISSED);
         self.0.extend(basis.map(|basis| (basis, now)));
     }
 
     fn includes(&self, write: &Write) -> bool {
         let at = Basis::of(write).and_then(|basis| self.0.get(&basis));
-        at.is_some_and(|at| at.elapsed() < AFTER_A_FAILURE)
+        at.is_some_and(|at| at.elapsed() < MISSED)
     }
 }
 
@@ -248,8 +251,6 @@ fn dynamic(client: &Client, resource: &ApiResource, namespace: Option<&str>) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use k8s_openapi::api::core::v1::Node;
 
     use super::{super::openshift::write, *};
@@ -274,7 +275,7 @@ mod tests {
         assert!(answered.includes(&patch("1", "y")), "whatever it would write");
         assert!(!answered.includes(&patch("2", "x")));
         assert!(!answered.includes(&write::create(&node("1", "x")).unwrap()));
-        tokio::time::advance(AFTER_A_FAILURE + Duration::from_millis(1)).await;
+        tokio::time::advance(MISSED + Duration::from_millis(1)).await;
         assert!(!answered.includes(&patch("1", "x")));
         answered.add(None);
         assert!(answered.0.is_empty(), "nothing is kept that does not count");
