@@ -6,16 +6,14 @@ use std::{
     time::Duration,
 };
 
-use futures::{
-    StreamExt,
-    future::{BoxFuture, FutureExt, join_all},
-    stream,
-};
+use futures::future::{BoxFuture, FutureExt, join_all};
 use http::Request;
 use jiff::{Timestamp, tz::TimeZone};
 use k8s_openapi::api::{core::v1, policy::v1::PodDisruptionBudget};
 use kube::{Api, Client, Resource, api::ListParams, core::Status};
+use serde::de::DeserializeOwned;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use super::calls::{CallError, call_within};
 use crate::{
@@ -29,14 +27,14 @@ use crate::{
 
 /// Most pods of a node that are read: kubelets take 250, and 500 where they are told to.
 const MAX_PODS: usize = 500;
-/// So many pods are read at once: a page is parsed whole, at about 20 kB a pod, before it is stripped.
+/// So many are read at once: a page is parsed whole, at about 20 kB a pod, before it is stripped.
 const PAGE: u32 = 50;
-/// So many nodes are looked at at once.
-const AT_ONCE: usize = 4;
+/// So many pages are in memory at once, whatever there is to look at.
+const MAX_PAGES: usize = 4;
 /// Most namespaces of a node's pods in which budgets are read.
 const MAX_NAMESPACES: usize = 10;
 /// Most budgets, and most pending pods, that are read in a namespace.
-const MAX_OBJECTS: u32 = 200;
+const MAX_OBJECTS: usize = 200;
 /// Of so many pods of a node the API server is asked whether it would evict them.
 const MAX_EVICTIONS: usize = 5;
 /// No request may take longer: the API server itself is upgraded under us, and the loop waits.
@@ -66,12 +64,13 @@ impl Looker {
 
     /// Reads the pods of these nodes; a node that cannot be read has a look that says so.
     pub async fn look(&mut self, client: &Client, zone: &TimeZone, nodes: &BTreeSet<String>, now: Timestamp) {
+        let places = &Semaphore::new(MAX_PAGES);
+        let reader = Reader { client, places };
         let looks: Vec<BoxFuture<'_, _>> = nodes
             .iter()
-            .map(|n| sight(client, zone, n, now).boxed())
+            .map(|n| sight(reader, zone, n, now).boxed())
             .collect();
-        let said: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
-        for (node, said) in nodes.iter().zip(said) {
+        for (node, said) in nodes.iter().zip(join_all(looks).await) {
             let said = said.map_err(|e| e.to_string());
             self.drains.keep(node, Look { at: now, said });
         }
@@ -85,12 +84,12 @@ impl Looker {
     }
 }
 
-async fn sight(client: &Client, zone: &TimeZone, node: &str, now: Timestamp) -> Result<Sight, CallError> {
-    let (pods, is_cut) = pods_left(client, node).await?;
+async fn sight(reader: Reader<'_>, zone: &TimeZone, node: &str, now: Timestamp) -> Result<Sight, CallError> {
+    let (pods, is_cut) = reader.pods_left(node).await?;
     let alive = pods.iter().filter(|p| p.ends_at.is_none());
     let names: BTreeSet<&str> = alive.map(|p| p.namespace.as_str()).collect();
     let names: Vec<&str> = names.into_iter().take(MAX_NAMESPACES).collect();
-    let reads: Vec<BoxFuture<'_, _>> = names.iter().map(|name| namespace(client, name).boxed()).collect();
+    let reads: Vec<BoxFuture<'_, _>> = names.iter().map(|name| reader.namespace(name).boxed()).collect();
     let reads = join_all(reads)
         .await
         .into_iter()
@@ -98,7 +97,10 @@ async fn sight(client: &Client, zone: &TimeZone, node: &str, now: Timestamp) -> 
     let namespaces: BTreeMap<_, _> = names.iter().map(|&name| name.to_owned()).zip(reads).collect();
     let mut asked = unexplained(&pods, &namespaces);
     asked.truncate(MAX_EVICTIONS);
-    let answers: Vec<BoxFuture<'_, _>> = asked.iter().map(|pod| eviction(client, pod).boxed()).collect();
+    let answers: Vec<BoxFuture<'_, _>> = asked
+        .iter()
+        .map(|pod| eviction(reader.client, pod).boxed())
+        .collect();
     let uids = asked.iter().map(|pod| pod.uid.clone());
     let evictions: BTreeMap<_, _> = uids.zip(join_all(answers).await).collect();
     let mut told = diagnose(&pods, &namespaces, &evictions, zone, now);
@@ -110,45 +112,67 @@ async fn sight(client: &Client, zone: &TimeZone, node: &str, now: Timestamp) -> 
     })
 }
 
-/// Pods that are to leave the node, and whether there are more than are read.
-async fn pods_left(client: &Client, node: &str) -> Result<(Vec<Pod>, bool), CallError> {
-    let api: Api<v1::Pod> = Api::all(client.clone());
-    let mut page = ListParams::default()
-        .limit(PAGE)
-        .fields(&format!("spec.nodeName={node}"));
-    // All pages together have the time of one request.
-    let pages = async {
-        let (mut left, mut read) = (Vec::new(), 0);
-        loop {
-            let all = api.list(&page).await?;
-            read += all.items.len();
-            left.extend(all.items.iter().filter(|p| is_left(p)).map(Pod::from));
-            page.continue_token = all.metadata.continue_.filter(|token| !token.is_empty());
-            if page.continue_token.is_none() || read >= MAX_PODS {
-                return Ok((left, page.continue_token.is_some()));
-            }
-        }
-    };
-    call_within(TIMEOUT, format!("list the pods of node {node}"), pages).await
+/// Reads lists page by page.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    client: &'a Client,
+    /// One for each page that may be in memory.
+    places: &'a Semaphore,
 }
 
-async fn namespace(client: &Client, name: &str) -> Result<Namespace, CallError> {
-    let list = ListParams::default().limit(MAX_OBJECTS);
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), name);
-    let attempt = format!("list the PodDisruptionBudgets of namespace {name}");
-    let budgets = call_within(TIMEOUT, attempt, budgets.list(&list)).await?;
-    let budgets: Vec<Budget> = budgets.items.iter().map(Budget::from).collect();
-    if budgets.is_empty() {
-        return Ok(Namespace::default());
+impl Reader<'_> {
+    /// Pods that are to leave the node, and whether there are more than are read.
+    async fn pods_left(self, node: &str) -> Result<(Vec<Pod>, bool), CallError> {
+        let api: Api<v1::Pod> = Api::all(self.client.clone());
+        let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let keep = |pod: &v1::Pod| is_left(pod).then(|| Pod::from(pod));
+        let attempt = format!("list the pods of node {node}");
+        call_within(TIMEOUT, attempt, self.pages(&api, of_node, MAX_PODS, keep)).await
     }
-    let pending: Api<v1::Pod> = Api::namespaced(client.clone(), name);
-    let attempt = format!("list the pending pods of namespace {name}");
-    let list = list.fields("status.phase=Pending");
-    let pending = call_within(TIMEOUT, attempt, pending.list(&list)).await?;
-    Ok(Namespace {
-        budgets,
-        pending: pending.items.iter().map(Pod::from).collect(),
-    })
+
+    async fn namespace(self, name: &str) -> Result<Namespace, CallError> {
+        let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), name);
+        let attempt = format!("list the PodDisruptionBudgets of namespace {name}");
+        let keep = |budget: &_| Some(Budget::from(budget));
+        let budgets = self.pages(&budgets, ListParams::default(), MAX_OBJECTS, keep);
+        let (budgets, _) = call_within(TIMEOUT, attempt, budgets).await?;
+        if budgets.is_empty() {
+            return Ok(Namespace::default());
+        }
+        let api: Api<v1::Pod> = Api::namespaced(self.client.clone(), name);
+        let attempt = format!("list the pending pods of namespace {name}");
+        let pending = ListParams::default().fields("status.phase=Pending");
+        let keep = |pod: &_| Some(Pod::from(pod));
+        let pending = self.pages(&api, pending, MAX_OBJECTS, keep);
+        let (pending, _) = call_within(TIMEOUT, attempt, pending).await?;
+        Ok(Namespace { budgets, pending })
+    }
+
+    /// What is kept of a list, and whether there is more of it than `most`.
+    async fn pages<K, T>(
+        self,
+        api: &Api<K>,
+        list: ListParams,
+        most: usize,
+        keep: impl Fn(&K) -> Option<T>,
+    ) -> kube::Result<(Vec<T>, bool)>
+    where
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let mut page = list.limit(PAGE);
+        let (mut kept, mut read) = (Vec::new(), 0);
+        loop {
+            // An error would say that it was closed, which nobody does. Given back after the page is gone.
+            let _place = self.places.acquire().await;
+            let all = api.list(&page).await?;
+            read += all.items.len();
+            kept.extend(all.items.iter().filter_map(&keep));
+            page.continue_token = all.metadata.continue_.filter(|token| !token.is_empty());
+            if page.continue_token.is_none() || read >= most {
+                return Ok((kept, page.continue_token.is_some()));
+            }
+        }
+    }
 }
 
 /// Asks the API server whether it would evict a pod, which it does not do then: webhooks and policies answer too.
@@ -181,5 +205,52 @@ async fn eviction(client: &Client, pod: &Pod) -> Eviction {
             Some(said) => Eviction::Refused(said),
             None => Eviction::Unknown(error.to_string()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::PostParams;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        simulator::api::{ApiServer, Identity, Kinds},
+    };
+
+    #[rstest]
+    #[case::none(0, 0, 1)]
+    #[case::a_page(50, 50, 1)]
+    #[case::some_pages(120, 120, 3)]
+    #[case::too_many(520, 500, 10)]
+    #[tokio::test(start_paused = true)]
+    async fn pods_are_read_page_by_page_up_to_a_limit(
+        #[case] pods: usize,
+        #[case] left: usize,
+        #[case] requests: u64,
+    ) {
+        let clock = Clock::starting_at("2026-11-21T00:00:00Z".parse().unwrap());
+        let server = ApiServer::new(clock, Kinds::ours());
+        let api: Api<v1::Pod> = Api::namespaced(server.client(Identity::Admin), "shop");
+        for n in 0..pods {
+            let pod = json!({
+                "metadata": {"name": format!("p-{n}")},
+                "spec": {"nodeName": "w-0", "containers": [{"name": "c", "image": "i"}]},
+            });
+            api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
+                .await
+                .unwrap();
+        }
+        let client = server.client(Identity::Operator(1));
+        let places = Semaphore::new(MAX_PAGES);
+        let reader = Reader {
+            client: &client,
+            places: &places,
+        };
+        let (found, is_cut) = reader.pods_left("w-0").await.unwrap();
+        assert_eq!((found.len(), is_cut), (left, pods > left));
+        let list = ("list".to_owned(), "pods".to_owned());
+        assert_eq!(server.counts().get(&list), Some(&requests));
     }
 }
