@@ -9,14 +9,18 @@ use kube::{
     Api,
     api::{DeleteParams, DynamicObject, PostParams},
 };
-use openshift_upgrade_operator::api::{UpgradeJob, upgrade_job::EngineChoice};
+use openshift_upgrade_operator::{
+    api::{UpgradeJob, upgrade_job::EngineChoice},
+    engine::{Engine, argo::Argo, tekton::Tekton},
+};
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::{
     harness::{
         NAMESPACE, Scenario, assert_succeeded, condition, failure, has, is_installed,
         objects::{hold_night, hook, job},
-        scenario, status, until,
+        scenario, scenario_on, status, until,
     },
     hook_templates,
 };
@@ -24,16 +28,52 @@ use crate::{
 /// Long enough to be seen, short enough to be waited for.
 const SOON: [&str; 2] = ["--engine-handover-after", "20s"];
 
-fn engine(job: &UpgradeJob) -> Option<EngineChoice> {
+fn engine_of(job: &UpgradeJob) -> Option<EngineChoice> {
     status(job).workflow.map(|w| w.engine)
 }
 
+/// Argo's phase; with Tekton the reason of the one condition.
 fn phase(workflow: &DynamicObject) -> &str {
-    workflow.data["status"]["phase"].as_str().unwrap_or_default()
+    let reason = succeeded(workflow).and_then(|c| c["reason"].as_str());
+    let phase = workflow.data["status"]["phase"].as_str();
+    phase.or(reason).unwrap_or_default()
+}
+
+/// Tekton's condition.
+fn succeeded(workflow: &DynamicObject) -> Option<&Value> {
+    let conditions = workflow.data["status"]["conditions"].as_array()?;
+    conditions.iter().find(|c| c["type"] == "Succeeded")
 }
 
 fn is_over(workflow: &DynamicObject) -> bool {
-    matches!(phase(workflow), "Succeeded" | "Failed" | "Error")
+    let is_tekton = succeeded(workflow).is_some_and(|c| c["status"] != "Unknown");
+    is_tekton || matches!(phase(workflow), "Succeeded" | "Failed" | "Error")
+}
+
+fn has_succeeded(workflow: &DynamicObject) -> bool {
+    is_over(workflow) && matches!(phase(workflow), "Succeeded" | "Completed")
+}
+
+/// The operator has stopped it without its exit part.
+fn is_stopped(workflow: &DynamicObject) -> bool {
+    let spec = &workflow.data["spec"];
+    let is_asked = spec["shutdown"] == "Terminate" || spec["status"] == "Cancelled";
+    is_asked && is_over(workflow) && !has_succeeded(workflow)
+}
+
+/// A workflow of somebody else, which waits for ever.
+fn stranger(engine: &dyn Engine) -> Value {
+    let resource = engine.resource();
+    let spec = if engine.kind() == EngineChoice::Tekton {
+        let task = json!({"name": "wait", "taskRef": {"apiVersion": "example.com/v1", "kind": "Wait"}});
+        json!({"pipelineSpec": {"tasks": [task]}, "timeouts": {"pipeline": "0"}})
+    } else {
+        json!({"entrypoint": "wait", "templates": [{"name": "wait", "suspend": {}}]})
+    };
+    json!({
+        "apiVersion": resource.api_version, "kind": resource.kind,
+        "metadata": {"name": "j-run-1", "namespace": NAMESPACE}, "spec": spec,
+    })
 }
 
 /// A job whose control plane stays at 40%, with a pool that is held for a second.
@@ -66,15 +106,20 @@ async fn assert_done_once(s: &Scenario, name: &str) -> UpgradeJob {
     done
 }
 
+#[rstest]
+#[case::argo(&Argo)]
+#[case::tekton(&Tekton)]
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
-async fn an_argo_that_stays_away_in_mid_run_is_left_and_its_workflow_is_stopped() {
-    scenario(&SOON, async |s| {
+async fn an_engine_that_stays_away_in_mid_run_is_left_and_its_workflow_is_stopped(
+    #[case] engine: &'static dyn Engine,
+) {
+    scenario_on(engine, &SOON, async |s| {
         start(s, "j").await;
-        s.lane.component("kill", "argo").await;
+        s.lane.component("kill", engine.kind().as_str()).await;
         s.fault("stall-at", "").await;
-        s.until_job("j", "goes on without Argo", |j| {
-            engine(j) == Some(EngineChoice::Embedded)
+        s.until_job("j", "goes on without the engine", |j| {
+            engine_of(j) == Some(EngineChoice::Embedded)
         })
         .await;
         let done = assert_done_once(s, "j").await;
@@ -84,19 +129,22 @@ async fn an_argo_that_stays_away_in_mid_run_is_left_and_its_workflow_is_stopped(
             message.contains("the engine has not gone on to step await-pools of workflow j-run-1 since"),
             "{message}"
         );
-        s.lane.component("start", "argo").await;
+        s.lane.component("start", engine.kind().as_str()).await;
         let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
-        assert_eq!(phase(&workflow), "Failed");
+        assert!(is_stopped(&workflow), "{workflow:#?}");
         assert_eq!(s.workflows().await.len(), 1);
     })
     .await;
 }
 
+#[rstest]
+#[case::argo(&Argo)]
+#[case::tekton(&Tekton)]
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
-async fn an_argo_that_never_picks_the_workflow_up_is_told_and_left() {
-    scenario(&SOON, async |s| {
-        s.lane.component("kill", "argo").await;
+async fn an_engine_that_never_picks_the_workflow_up_is_told_and_left(#[case] engine: &'static dyn Engine) {
+    scenario_on(engine, &SOON, async |s| {
+        s.lane.component("kill", engine.kind().as_str()).await;
         s.create(&job("j", Some("4.18.5"), json!({}))).await;
         let done = s.until_over("j").await;
         assert_succeeded(&done);
@@ -113,25 +161,31 @@ async fn an_argo_that_never_picks_the_workflow_up_is_told_and_left() {
                 .count()
         };
         assert_eq!((told("EngineStalled"), told("HandedOver")), (1, 1));
-        s.lane.component("start", "argo").await;
+        s.lane.component("start", engine.kind().as_str()).await;
         let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
-        assert_eq!(phase(&workflow), "Failed");
+        assert!(is_stopped(&workflow), "{workflow:#?}");
     })
     .await;
 }
 
+#[rstest]
+#[case::argo(&Argo)]
+#[case::tekton(&Tekton)]
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
-async fn a_kind_that_is_removed_in_mid_run_costs_the_workflow_and_nothing_else() {
-    scenario(&SOON, async |s| {
+async fn a_kind_that_is_removed_in_mid_run_costs_the_workflow_and_nothing_else(
+    #[case] engine: &'static dyn Engine,
+) {
+    scenario_on(engine, &SOON, async |s| {
         start(s, "j").await;
+        let kind = format!("{}.{}", s.engine.resource().plural, s.engine.resource().group);
         let kinds: Api<CustomResourceDefinition> = Api::all(s.client.clone());
         kinds
-            .delete("workflows.argoproj.io", &DeleteParams::default())
+            .delete(&kind, &DeleteParams::default())
             .await
             .expect("deleting the kind");
-        s.until_job("j", "goes on without Argo", |j| {
-            engine(j) == Some(EngineChoice::Embedded)
+        s.until_job("j", "goes on without the engine", |j| {
+            engine_of(j) == Some(EngineChoice::Embedded)
         })
         .await;
         let done = assert_done_once(s, "j").await;
@@ -166,7 +220,7 @@ async fn steps_that_argo_itself_ends_go_on_in_the_next_attempt() {
     .await;
 }
 
-/// As `argo resubmit` does: the same labels, owner and spec, another name.
+/// As `argo resubmit` and Tekton's *Rerun* do: the same labels, owner and spec, another name.
 async fn submit_again(s: &Scenario, name: &str, copy: &str) {
     let api = s.workflow_api();
     let mut object = api.get(name).await.expect("the workflow");
@@ -183,28 +237,33 @@ async fn submit_again(s: &Scenario, name: &str, copy: &str) {
         ..kube::api::ObjectMeta::default()
     };
     let labels = object.metadata.labels.get_or_insert_default();
-    labels.retain(|key, _| !key.starts_with("workflows.argoproj.io/"));
+    labels.retain(|key, _| !key.starts_with("workflows.argoproj.io/") && !key.starts_with("tekton.dev/"));
     object.data.as_object_mut().unwrap().remove("status");
-    object.data["spec"].as_object_mut().unwrap().remove("shutdown");
+    let spec = object.data["spec"].as_object_mut().unwrap();
+    spec.retain(|field, _| field != "shutdown" && field != "status");
     api.create(&PostParams::default(), &object).await.expect("a copy");
 }
 
+#[rstest]
+#[case::argo(&Argo)]
+#[case::tekton(&Tekton)]
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
-async fn a_workflow_that_is_submitted_again_is_stopped_and_nothing_happens_twice() {
-    scenario(&[], async |s| {
+async fn a_workflow_that_is_submitted_again_is_stopped_and_nothing_happens_twice(
+    #[case] engine: &'static dyn Engine,
+) {
+    scenario_on(engine, &[], async |s| {
         start(s, "j").await;
         submit_again(s, "j-run-1", "j-run-1-again").await;
         let copy = s.until_workflow("j-run-1-again", "has ended", is_over).await;
-        assert_eq!(copy.data["spec"]["shutdown"], "Terminate");
+        assert!(is_stopped(&copy), "{copy:#?}");
         let done = assert_done_once(s, "j").await;
         assert_eq!(status(&done).workflow.unwrap().name, "j-run-1");
-        s.until_workflow("j-run-1", "has succeeded", |w| phase(w) == "Succeeded")
-            .await;
+        s.until_workflow("j-run-1", "has succeeded", has_succeeded).await;
 
         submit_again(s, "j-run-1", "j-run-1-late").await;
         let copy = s.until_workflow("j-run-1-late", "has ended", is_over).await;
-        assert_eq!(copy.data["spec"]["shutdown"], "Terminate");
+        assert!(is_stopped(&copy), "{copy:#?}");
         assert_eq!(status(&s.job("j").await), status(&done));
         let told = s.events_about("j").await;
         let told = told
@@ -215,10 +274,13 @@ async fn a_workflow_that_is_submitted_again_is_stopped_and_nothing_happens_twice
     .await;
 }
 
+#[rstest]
+#[case::argo(&Argo)]
+#[case::tekton(&Tekton)]
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
-async fn a_workflow_whose_labels_are_removed_is_left_for_the_next() {
-    scenario(&[], async |s| {
+async fn a_workflow_whose_labels_are_removed_is_left_for_the_next(#[case] engine: &'static dyn Engine) {
+    scenario_on(engine, &[], async |s| {
         start(s, "j").await;
         let none = json!({"managedupgrade.appuio.io/upgrade-job": null, "managedupgrade.appuio.io/upgrade-job-uid": null});
         s.edit_workflow("j-run-1", json!({"metadata": {"labels": none, "ownerReferences": null}}))
@@ -230,25 +292,21 @@ async fn a_workflow_whose_labels_are_removed_is_left_for_the_next() {
     .await;
 }
 
+#[rstest]
+#[case::argo(&Argo)]
+#[case::tekton(&Tekton)]
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
-async fn a_name_that_a_stranger_has_taken_is_left_to_it() {
-    scenario(&[], async |s| {
-        let stranger = json!({
-            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
-            "metadata": {"name": "j-run-1", "namespace": NAMESPACE},
-            "spec": {"entrypoint": "wait", "templates": [{"name": "wait", "suspend": {}}]},
-        });
+async fn a_name_that_a_stranger_has_taken_is_left_to_it(#[case] engine: &'static dyn Engine) {
+    scenario_on(engine, &[], async |s| {
+        let stranger = stranger(engine);
         s.create(&stranger).await;
         s.create(&job("j", Some("4.18.5"), json!({}))).await;
         let done = s.until_over("j").await;
         assert_succeeded(&done);
         assert_eq!(status(&done).workflow.unwrap().name, "j-run-2");
         let stranger = s.workflow_api().get("j-run-1").await.unwrap();
-        assert_eq!(
-            (phase(&stranger), &stranger.data["spec"]["shutdown"]),
-            ("Running", &Value::Null)
-        );
+        assert!(!is_over(&stranger) && !is_stopped(&stranger), "{stranger:#?}");
     })
     .await;
 }
@@ -378,7 +436,7 @@ async fn an_argo_that_takes_references_only_is_left_at_once() {
         s.create(&job("j", Some("4.18.5"), json!({}))).await;
         let done = s.until_over("j").await;
         assert_succeeded(&done);
-        assert_eq!(engine(&done), Some(EngineChoice::Embedded));
+        assert_eq!(engine_of(&done), Some(EngineChoice::Embedded));
         let message = &has(&done, "EngineStalled").unwrap().message;
         assert!(message.contains("templateReferencing"), "{message}");
     })
