@@ -94,7 +94,13 @@ pub async fn reconcile(
     };
     let recorded = job.status.as_ref().and_then(|s| s.workflow.as_ref());
     let workflow = match recorded.and_then(|w| Some((engine::of(w.engine)?, &w.name))) {
-        Some((engine, name)) => live::workflow(&ctx.client, &settings.namespace, engine, name).await?,
+        Some((engine, name)) => {
+            match live::workflow(&ctx.client, &settings.namespace, engine, name).await {
+                // With its kind it went itself. For a moment an API server may not know the kind: that is tried again.
+                Err(error) if error.is_no_such_kind() && !ctx.stores.installed().has(engine.kind()) => None,
+                found => found?,
+            }
+        }
         None => None,
     };
     let mut pass = Pass {

@@ -13,7 +13,8 @@ pub struct Installed {
 }
 
 impl Installed {
-    fn has(self, choice: EngineChoice) -> bool {
+    /// Whether the kinds of this engine are there; it may have none.
+    pub fn has(self, choice: EngineChoice) -> bool {
         match choice {
             EngineChoice::Argo => self.argo,
             EngineChoice::Tekton => self.tekton,

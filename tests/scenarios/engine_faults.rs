@@ -154,13 +154,10 @@ async fn an_engine_that_never_picks_the_workflow_up_is_told_and_left(#[case] eng
             "{message}"
         );
         let events = s.events_about("j").await;
-        let told = |reason: &str| {
-            events
-                .iter()
-                .filter(|e| e.reason.as_deref() == Some(reason))
-                .count()
-        };
-        assert_eq!((told("EngineStalled"), told("HandedOver")), (1, 1));
+        let told = events
+            .iter()
+            .filter(|e| e.reason.as_deref() == Some("HandedOver"));
+        assert_eq!(told.count(), 1);
         s.lane.component("start", engine.kind().as_str()).await;
         let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
         assert!(is_stopped(&workflow), "{workflow:#?}");
@@ -264,7 +261,11 @@ async fn a_workflow_that_is_submitted_again_is_stopped_and_nothing_happens_twice
         submit_again(s, "j-run-1", "j-run-1-late").await;
         let copy = s.until_workflow("j-run-1-late", "has ended", is_over).await;
         assert!(is_stopped(&copy), "{copy:#?}");
-        assert_eq!(status(&s.job("j").await), status(&done));
+        let after = status(&s.job("j").await);
+        assert_eq!(
+            (after.steps, after.conditions),
+            (status(&done).steps, status(&done).conditions)
+        );
         let told = s.events_about("j").await;
         let told = told
             .iter()
