@@ -23,6 +23,7 @@ use crate::{
     drain,
     engine::{self, Engine, Installed, Workflow},
     hooks::task_run::{self, TaskRun},
+    lifecycle,
     metrics::Family,
     openshift::{
         cluster_operator::ClusterOperator,
@@ -367,6 +368,7 @@ impl Stores {
         let mut all = overlay::metrics(&readable(self.managed_versions.all(), &mut unreadable));
         let jobs = readable(self.jobs.all(), &mut unreadable);
         all.extend(drain::metrics(&self.nodes.all(), &jobs));
+        all.extend(lifecycle::metrics(&jobs));
         all.extend(self.forced.metrics());
         all.extend(machine::metrics(self.machines.all()));
         all

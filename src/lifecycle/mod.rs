@@ -11,6 +11,7 @@ mod exit;
 mod held;
 mod left_paused;
 mod lock;
+mod metrics;
 mod mirror;
 mod native;
 mod others;
@@ -44,6 +45,7 @@ use crate::{
 };
 
 pub use lock::{Lock, holder_of};
+pub use metrics::metrics;
 pub use others::OtherWorkflow;
 
 /// What a decision is made from.
