@@ -36,6 +36,8 @@ pub mod types {
     pub const CHANNEL_CHANGE_AHEAD: &str = "ChannelChangeAhead";
     /// Whether the engine of the job can run its hooks of reusable templates, as was seen when the job was made.
     pub const HOOKS_RUNNABLE: &str = "HooksRunnable";
+    /// Whether a workflow can be made of the user's own template, as was seen when the job was made.
+    pub const TEMPLATE_VALID: &str = "TemplateValid";
     /// Whether the workflow engine does not do its part; the reason says what.
     pub const ENGINE_STALLED: &str = "EngineStalled";
 }

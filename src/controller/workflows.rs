@@ -27,6 +27,7 @@ fn resource(kind: &TemplateKind) -> ApiResource {
     let (group, version, plural) = match kind {
         TemplateKind::WorkflowTemplate => ("argoproj.io", "v1alpha1", "workflowtemplates"),
         TemplateKind::ClusterWorkflowTemplate => ("argoproj.io", "v1alpha1", "clusterworkflowtemplates"),
+        TemplateKind::ConfigMap => ("", "v1", "configmaps"),
         TemplateKind::Task { .. } => ("tekton.dev", "v1", "tasks"),
     };
     let kind = GroupVersionKind::gvk(group, version, kind.as_str());
@@ -82,14 +83,20 @@ async fn template(client: &Client, namespace: &str, key: &TemplateKey) -> Result
         TemplateKind::Task {
             namespace: Some(elsewhere),
         } => Api::namespaced_with(client, elsewhere, &resource),
-        TemplateKind::WorkflowTemplate | TemplateKind::Task { namespace: None } => {
+        TemplateKind::WorkflowTemplate | TemplateKind::ConfigMap | TemplateKind::Task { namespace: None } => {
             Api::namespaced_with(client, namespace, &resource)
         }
     };
-    match call(format!("read {key} of a hook"), api.get(&key.name)).await {
+    let (of, field) = match &key.kind {
+        TemplateKind::ConfigMap => ("the workflow template", "data"),
+        TemplateKind::WorkflowTemplate
+        | TemplateKind::ClusterWorkflowTemplate
+        | TemplateKind::Task { .. } => ("a hook", "spec"),
+    };
+    match call(format!("read {key} of {of}"), api.get(&key.name)).await {
         Ok(mut object) => Ok(object
             .data
-            .get_mut("spec")
+            .get_mut(field)
             .map(serde_json::Value::take)
             .map_or(Lookup::Found(serde_json::Value::Null), Lookup::Found)),
         Err(error) if error.is_not_found() => Ok(Lookup::Absent),

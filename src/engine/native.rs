@@ -99,6 +99,8 @@ pub enum TemplateKind {
     WorkflowTemplate,
     /// Argo's ClusterWorkflowTemplate.
     ClusterWorkflowTemplate,
+    /// The ConfigMap with a workflow template of the user's own: of that its `data` counts.
+    ConfigMap,
     /// Tekton's Task.
     Task {
         /// Its namespace; `None`: that of the job.
@@ -121,6 +123,7 @@ impl TemplateKind {
         match self {
             Self::WorkflowTemplate => "WorkflowTemplate",
             Self::ClusterWorkflowTemplate => "ClusterWorkflowTemplate",
+            Self::ConfigMap => "ConfigMap",
             Self::Task { .. } => "Task",
         }
     }
@@ -155,7 +158,7 @@ impl std::fmt::Display for TemplateKey {
 /// What was found of a reusable template.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lookup {
-    /// Its `spec`.
+    /// Its `spec`, of a ConfigMap its `data`.
     Found(Value),
     /// There is none of that name.
     Absent,

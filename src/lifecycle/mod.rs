@@ -15,6 +15,7 @@ mod metrics;
 mod mirror;
 mod native;
 mod others;
+mod own_template;
 pub mod owner;
 mod passed_over;
 mod pending;

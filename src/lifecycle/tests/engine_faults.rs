@@ -418,3 +418,53 @@ fn a_hook_that_only_the_engine_can_run_counts_as_failed_after_the_hand_over(
     assert_eq!(tracked.status, HookState::Failed, "{tracked:?}");
     assert_eq!(bench.is_true("Failed").as_deref(), fails, "{}", bench.message());
 }
+
+fn own_template() -> TemplateKey {
+    TemplateKey {
+        kind: TemplateKind::ConfigMap,
+        name: "own".into(),
+    }
+}
+
+#[rstest]
+#[case::absent(None, Some("there is no ConfigMap own"))]
+#[case::without_key(Some(json!({})), Some("ConfigMap own has no key upgrade-workflow.yaml.hbs"))]
+#[case::does_not_render(Some(json!({"upgrade-workflow.yaml.hbs": "{{nothing}}"})), Some("cannot render"))]
+#[case::leaves_steps_out(Some(json!({"upgrade-workflow.yaml.hbs": crate::engine::argo::TEMPLATE.replace("{{#each mainSteps}}", "{{#each exitSteps}}")})),
+    Some("ConfigMap own: "))]
+#[case::as_it_is(Some(json!({"upgrade-workflow.yaml.hbs": crate::engine::argo::TEMPLATE})), None)]
+fn a_template_of_the_users_own_is_tried_when_the_job_is_made(
+    #[case] data: Option<serde_json::Value>,
+    #[case] problem: Option<&str>,
+) {
+    let mut bench = Bench::new(job(
+        "j",
+        json!({"spec": {"config": {"workflow": {"template": {"name": "own"}}}}}),
+    ));
+    let found = data.map_or(Lookup::Absent, Lookup::Found);
+    bench.templates.0.insert(own_template(), found);
+    bench.settle_at(-600);
+    let status = bench.status();
+    let condition = conditions::get(&status.conditions, "TemplateValid").unwrap();
+    assert_eq!(
+        condition.status == "True",
+        problem.is_none(),
+        "{}",
+        condition.message
+    );
+    assert!(
+        condition.message.contains(problem.unwrap_or("can be made")),
+        "{}",
+        condition.message
+    );
+    assert_eq!(status.phase, Some(JobPhase::Pending));
+    assert_eq!(
+        bench.reasons.iter().filter(|r| *r == "Invalid").count(),
+        usize::from(problem.is_some())
+    );
+
+    let mended = json!({"upgrade-workflow.yaml.hbs": crate::engine::argo::TEMPLATE});
+    bench.templates.0.insert(own_template(), Lookup::Found(mended));
+    bench.settle_at(-300);
+    assert_eq!(bench.is_true("TemplateValid").as_deref(), Some("Valid"));
+}
