@@ -2,6 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
+use futures::{StreamExt, stream};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Node, Pod},
@@ -13,7 +14,10 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use super::openshift::{SIMULATED, faults, initial};
+use super::{
+    openshift::{SIMULATED, faults, initial},
+    writer::AT_ONCE,
+};
 use crate::openshift::{
     cluster_operator::ClusterOperator,
     cluster_version::{self, ClusterVersion},
@@ -119,16 +123,10 @@ pub async fn reset(client: &Client, with_infrastructure: bool) -> Result<(), Err
     delete_all(workload, &all).await?;
     let nodes = Api::<Node>::all(client.clone());
     let names = list(&nodes, &ours).await?;
-    for name in names.iter().map(|(_, name)| name) {
-        let on_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
-        for (namespace, pod) in list(&Api::<Pod>::all(client.clone()), &on_node).await? {
-            let api = Api::<Pod>::namespaced(client.clone(), &namespace);
-            let now = DeleteParams::default().grace_period(0);
-            ignore_gone(
-                api.delete(&pod, &now).await.map(drop),
-                "delete a pod of a fake node",
-            )?;
-        }
+    let deletions = names.iter().map(|(_, name)| delete_pods_of(client, name));
+    let mut deletions = stream::iter(deletions).buffer_unordered(AT_ONCE);
+    while let Some(done) = deletions.next().await {
+        done?;
     }
     delete_all(nodes, &ours).await?;
     let controls = Api::<ConfigMap>::namespaced(client.clone(), faults::NAMESPACE);
@@ -139,6 +137,20 @@ pub async fn reset(client: &Client, with_infrastructure: bool) -> Result<(), Err
             .map(drop),
         "delete the simulator's ConfigMap",
     )
+}
+
+/// Pods of a fake node have no kubelet that would end them.
+async fn delete_pods_of(client: &Client, node: &str) -> Result<(), Error> {
+    let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    for (namespace, pod) in list(&Api::<Pod>::all(client.clone()), &on_node).await? {
+        let api = Api::<Pod>::namespaced(client.clone(), &namespace);
+        let now = DeleteParams::default().grace_period(0);
+        ignore_gone(
+            api.delete(&pod, &now).await.map(drop),
+            "delete a pod of a fake node",
+        )?;
+    }
+    Ok(())
 }
 
 async fn list<K>(api: &Api<K>, what: &ListParams) -> Result<Vec<(String, String)>, Error>

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// So many writes are under way at a time: each has a connection, and a thousand of them would only wait for each other.
-const AT_ONCE: usize = 32;
+pub(super) const AT_ONCE: usize = 32;
 
 /// After so long a watch must have shown what was written.
 const MISSED: Duration = Duration::from_secs(5);
