@@ -98,7 +98,7 @@ pub struct WorkflowConfig {
     /// Workflow engine: `auto`, `argo`, `tekton` or `embedded`. Default: the operator's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineChoice>,
-    /// ConfigMap in the job's namespace with a template of your own, key `upgrade-workflow.yaml.hbs`.
+    /// ConfigMap in the job's namespace with a template of your own, key `upgrade-workflow.yaml.hbs` (Argo) or `upgrade-pipelinerun.yaml.hbs` (Tekton).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<ConfigMapName>,
     /// ServiceAccount of the workflow's pods. Default: the operator's choice.
