@@ -225,7 +225,11 @@ pub async fn watch<K, T>(
     while let Some(event) = stream.next().await {
         match event {
             Ok(event) => {
+                let was_absent = mirror.knowledge() == Knowledge::NoSuchKind;
                 if mirror.apply(event, &convert) {
+                    if was_absent && mirror.knowledge() == Knowledge::Known {
+                        tracing::info!(kind, "the API server has this kind now");
+                    }
                     changed.notify_one();
                 }
             }
