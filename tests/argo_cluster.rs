@@ -244,8 +244,8 @@ async fn a_failed_step_ends_the_main_part_and_the_exit_part_runs() {
     assert_eq!(run.phase, "Failed");
     assert_eq!(order[..3], ["hooks-start", "pre-health-check", "release"]);
     let phases = phases(&run);
-    assert_eq!(phases["pause-pools"], NodePhase::Skipped);
-    assert_eq!(phases["final-health-check"], NodePhase::Skipped);
+    assert_eq!(phases["pause-pools"], NodePhase::LeftOut);
+    assert_eq!(phases["final-health-check"], NodePhase::LeftOut);
     assert_eq!(phases["hooks-success"], NodePhase::Skipped);
     assert_eq!(phases["hooks-failure"], NodePhase::Succeeded);
     assert_eq!(phases["hooks-finish"], NodePhase::Succeeded);

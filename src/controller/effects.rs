@@ -374,13 +374,20 @@ pub async fn release_hook_run(
         RunKind::Job => {
             let job = world.hook_jobs.iter().find(|j| j.metadata.name.as_ref() == name);
             let api: Api<Job> = Api::namespaced(client, namespace);
-            release(&api, job.map(|j| &j.metadata), run).await
+            release(&api, job.map(|j| &j.metadata), run, &json!({})).await
         }
         RunKind::TaskRun => {
             let mut all = world.hook_task_runs.iter();
             let task_run = all.find(|r| r.metadata.name.as_ref() == name);
             let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &task_run::resource());
-            release(&api, task_run.map(|r| &r.metadata), run).await
+            // One that Tekton never looked at has failed: it must not run when Tekton is back.
+            let is_begun = task_run.is_none_or(task_run::TaskRun::is_begun);
+            let change = if is_begun {
+                json!({})
+            } else {
+                json!({"spec": {"status": "TaskRunCancelled"}})
+            };
+            release(&api, task_run.map(|r| &r.metadata), run, &change).await
         }
     };
     match released {
@@ -389,14 +396,21 @@ pub async fn release_hook_run(
     }
 }
 
-async fn release<K>(api: &Api<K>, known: Option<&ObjectMeta>, run: &RunName) -> Result<(), CallError>
+/// Lets it go, and changes it besides.
+async fn release<K>(
+    api: &Api<K>,
+    known: Option<&ObjectMeta>,
+    run: &RunName,
+    change: &Value,
+) -> Result<(), CallError>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
     let Some(known) = known else { return Ok(()) };
     let mut all = known.finalizers.clone().unwrap_or_default();
     all.retain(|f| f != finalizers::HOOK_JOB);
-    let patch = json!({"metadata": {"resourceVersion": known.resource_version, "finalizers": all}});
+    let mut patch = json!({"metadata": {"resourceVersion": known.resource_version, "finalizers": all}});
+    json_patch::merge(&mut patch, change);
     let patch = Patch::Merge(patch);
     call(
         format!("remove the finalizer of {run}"),

@@ -43,7 +43,6 @@ use calls::CallError;
 use clocks::Clocks;
 use gate::Gate;
 use live_texts::LiveTexts;
-use mirror::Knowledge;
 use prometheus::Asker;
 pub use stores::Stores;
 
@@ -90,7 +89,7 @@ impl Context {
 
     /// A snapshot with everything read again that writes rest on.
     async fn fresh(&self, world: &World) -> Result<World, CallError> {
-        let has_tekton = self.stores.task_runs.knowledge() == Knowledge::Known;
+        let has_tekton = self.stores.has_task_runs();
         let fresh = live::refresh(&self.client, &self.settings.namespace, world.clone(), has_tekton).await?;
         Ok(World {
             outside: self.outside(),

@@ -1,5 +1,6 @@
 //! The workflows of a job that it does not follow.
 
+use jiff::Timestamp;
 use kube::{ResourceExt, api::DynamicObject};
 
 use super::{Context, calls::CallError, live, stores::Stores};
@@ -36,13 +37,19 @@ impl Other {
         let run = self.engine.observe(&self.workflow, &nothing);
         OtherWorkflow {
             name: self.name(),
-            goes_on: !run.finished && run.stop != Some(StopRequest::Terminate),
+            goes_on: (!run.finished && run.stop != Some(StopRequest::Terminate))
+                || !self
+                    .engine
+                    .end_steps(&self.workflow, Timestamp::UNIX_EPOCH)
+                    .is_empty(),
         }
     }
 
-    /// What stops it.
-    pub fn stop(&self) -> Option<Write> {
-        self.engine.stop(&self.workflow)
+    /// What stops it, and ends what then waits for us: in this order, or its exit part would begin.
+    pub fn stop(&self, now: Timestamp) -> Vec<Write> {
+        let stop = self.engine.stop(&self.workflow);
+        let steps = self.engine.end_steps(&self.workflow, now);
+        stop.into_iter().chain(steps).collect()
     }
 }
 
@@ -55,7 +62,7 @@ pub fn seen(stores: &Stores, job: &UpgradeJob) -> Vec<Other> {
         let other = move |object: DynamicObject| {
             Some(Other {
                 engine: engine::of(choice)?,
-                workflow: object.into(),
+                workflow: stores.workflow(choice, &object.name_any())?,
             })
         };
         found.into_iter().filter_map(other)

@@ -288,6 +288,28 @@ impl Stores {
         }
     }
 
+    /// Whether there are TaskRuns to be read: a Tekton that was taken away must not keep everything else from being read.
+    pub(super) fn has_task_runs(&self) -> bool {
+        self.task_runs.knowledge() == Knowledge::Known && !self.task_runs.is_gone_for(KIND_GONE)
+    }
+
+    /// Whether it is too early to believe that an engine is not there: an API server that is starting says so for a moment, and
+    /// a job that has begun on it would be torn from its workflow and its hooks.
+    pub(super) fn may_be_starting(&self, engine: EngineChoice) -> bool {
+        let is_new =
+            |knowledge: Knowledge, is_settled: bool| knowledge == Knowledge::NoSuchKind && !is_settled;
+        let of_engine = engine::of(engine).zip(self.engine_objects(engine));
+        let kinds = of_engine
+            .map(|(engine, objects)| objects.kinds(engine))
+            .unwrap_or_default();
+        let mut mirrors = kinds
+            .iter()
+            .map(|(_, m)| (m.knowledge(), m.is_gone_for(KIND_GONE)));
+        let tasks = &self.task_runs;
+        mirrors.any(|(knowledge, settled)| is_new(knowledge, settled))
+            || (engine == EngineChoice::Tekton && is_new(tasks.knowledge(), tasks.is_gone_for(KIND_GONE)))
+    }
+
     /// The first kind that is not known yet, or that must be there and is not; `None` when decisions can be made.
     pub fn not_ready(&self) -> Option<String> {
         let needed = [

@@ -39,6 +39,9 @@ use crate::{
 /// A question that is still open is asked again after so long.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// Kinds of an engine that are not there although a job has begun on it are looked for again after so long.
+const ENGINE_LOOK: Duration = Duration::from_secs(5);
+
 /// What is remembered from pass to pass.
 pub struct Memory<'a> {
     /// What was said last, and when.
@@ -62,6 +65,17 @@ pub async fn reconcile(
         .as_ref()
         .and_then(|s| s.workflow.as_ref())
         .and_then(|w| ctx.stores.workflow(w.engine, &w.name));
+    if let Some(workflow) = job.status.as_ref().and_then(|s| s.workflow.as_ref())
+        && ctx.stores.may_be_starting(workflow.engine)
+    {
+        let (job, engine) = (job.name_any(), workflow.engine.as_str());
+        tracing::info!(
+            job,
+            engine,
+            "the API server does not have the kinds of the job's engine; waiting a while for them"
+        );
+        return Ok(Some(in_future(ctx.now(), ENGINE_LOOK)));
+    }
     let others = others::seen(&ctx.stores, job);
     let mut scene = Pass {
         ctx,
@@ -329,7 +343,8 @@ impl Pass<'_> {
                 Action::StopWorkflow => write(&effects, self.workflow().and_then(|(e, w)| e.stop(w))).await,
                 Action::StopOtherWorkflow { name } => {
                     let other = self.others.iter().find(|o| o.name() == *name);
-                    write(&effects, other.and_then(Other::stop)).await
+                    let writes = other.map(|o| o.stop(self.ctx.now())).unwrap_or_default();
+                    write(&effects, writes).await
                 }
                 Action::ResumeWorkflow => {
                     write(&effects, self.workflow().and_then(|(e, w)| e.resume(w))).await
@@ -533,11 +548,11 @@ impl Pass<'_> {
 }
 
 /// Writes to a workflow, if there is something to write.
-async fn write(effects: &Effects<'_>, write: Option<Write>) -> Result<(), Error> {
-    match write {
-        Some(write) => Ok(effects.write_workflow(&write).await?),
-        None => Ok(()),
+async fn write(effects: &Effects<'_>, writes: impl IntoIterator<Item = Write>) -> Result<(), Error> {
+    for write in writes {
+        effects.write_workflow(&write).await?;
     }
+    Ok(())
 }
 
 /// A pass that did not go through; it is tried again.

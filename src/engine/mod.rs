@@ -143,8 +143,10 @@ pub enum NodePhase {
     Succeeded,
     /// Ended badly.
     Failed,
-    /// Not run: its condition was false, or what it waits for failed.
+    /// Not run: its condition was false.
     Skipped,
+    /// Not run: something before it failed, or the workflow was stopped.
+    LeftOut,
 }
 
 /// What to tell the engine of a built-in step that waits for us.
@@ -199,6 +201,10 @@ pub trait Engine: Send + Sync {
         reports: &[(String, Report)],
         now: Timestamp,
     ) -> Vec<Write>;
+
+    /// Ends the objects of steps that wait for the operator in a workflow that nobody leads any more; none with engines that
+    /// keep the steps in the workflow.
+    fn end_steps(&self, workflow: &Workflow, now: Timestamp) -> Vec<Write>;
 
     /// Stops the workflow without running its exit part.
     fn stop(&self, workflow: &Workflow) -> Option<Write>;

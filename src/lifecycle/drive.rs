@@ -39,6 +39,7 @@ pub(super) fn main_part(draft: &mut Draft<'_>, plan: &Plan, run: &Run) -> Driven
         }
     }
     draft.record_blockers();
+    let failed = failed.or_else(|| left_out(draft, plan, run));
     if let Some((reason, message)) = failed {
         return Driven::Failed { reason, message };
     }
@@ -46,6 +47,28 @@ pub(super) fn main_part(draft: &mut Draft<'_>, plan: &Plan, run: &Run) -> Driven
         .part(Part::Main)
         .all(|s| draft.step_phase(&s.name).is_some_and(StepPhase::is_finished));
     if all_done { Driven::Done } else { Driven::Going }
+}
+
+/// A step that the engine will not reach, although none of the operator's has failed: something that a user's own template has
+/// beside them did, and what they wait for with it must not be passed by.
+fn left_out(draft: &Draft<'_>, plan: &Plan, run: &Run) -> Option<(&'static str, String)> {
+    let is_open = |s: &&PlanStep| !draft.step_phase(&s.name).is_some_and(StepPhase::is_finished);
+    let is_left_out = |s: &&PlanStep| {
+        run.nodes
+            .iter()
+            .any(|n| n.step == s.name && n.phase == NodePhase::LeftOut)
+    };
+    let step = plan.part(Part::Main).filter(is_open).find(is_left_out)?;
+    let text = run.message.as_deref().unwrap_or("no message");
+    Some((
+        crate::api::conditions::reasons::WORKFLOW_STOPPED,
+        format!(
+            "the workflow leaves out step {} and all after it, because a task of its own that is no step of the operator's has \
+             failed: see workflow {} ({text})",
+            step.name,
+            draft.status.workflow.as_ref().map_or("", |w| &w.name)
+        ),
+    ))
 }
 
 /// Why the engine itself ended a step that was not done: that says nothing of the upgrade.
@@ -67,6 +90,9 @@ fn one(
         repeat_report(draft, step, recorded, node);
         return None;
     }
+    if node.phase == NodePhase::LeftOut {
+        return None;
+    }
     let began = draft.begin(step, node.started_at);
     match node.phase {
         NodePhase::Succeeded if overrides_check(&step.action) => {
@@ -78,7 +104,7 @@ fn one(
             return None;
         }
         // Where someone else ended the node, the cluster decides: the step goes on until it is really done.
-        NodePhase::Running | NodePhase::Succeeded | NodePhase::Skipped => {}
+        NodePhase::Running | NodePhase::Succeeded | NodePhase::Skipped | NodePhase::LeftOut => {}
         NodePhase::Failed => {
             let text = node.message.clone().unwrap_or_default();
             draft.end_step(step, StepPhase::Failed, text.clone());

@@ -100,7 +100,7 @@ fn seen(run: &Run, by: &WorkflowStep, key: &str) -> Option<(HookState, String)> 
         Some(seen) => match seen.phase {
             NodePhase::Succeeded => return Some((HookState::Complete, String::new())),
             NodePhase::Failed => return failed(&seen.message),
-            NodePhase::Skipped => return failed(&format!("not run: {}", seen.message)),
+            NodePhase::Skipped | NodePhase::LeftOut => return failed(&format!("not run: {}", seen.message)),
             NodePhase::Running => seen.message.clone(),
         },
         None if native.is_none_or(|n| n.finished) => return failed("the workflow did not run it"),

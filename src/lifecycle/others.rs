@@ -2,7 +2,7 @@
 //! of an earlier one, a saved object). Nothing acts on their nodes, so they would wait for ever: they are stopped.
 
 use super::draft::Draft;
-use crate::steps::Action;
+use crate::{engine::run_name, plan::RunKind, steps::Action};
 
 /// A workflow that carries the job's name, or is on record as one of its earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) fn stop(draft: &mut Draft<'_>) {
         .input
         .others
         .iter()
-        .filter(|o| o.goes_on)
+        .filter(|o| o.goes_on && !is_ending(draft, &o.name))
         .map(|o| o.name.as_str())
         .collect();
     for name in &going {
@@ -38,4 +38,12 @@ pub(super) fn stop(draft: &mut Draft<'_>) {
         .status
         .former_workflows
         .retain(|f| going.contains(&f.name.as_str()));
+}
+
+/// A run of Create hooks that came to its end: the engine closes it in a moment.
+fn is_ending(draft: &Draft<'_>, name: &str) -> bool {
+    let is_left = draft.status.former_workflows.iter().any(|f| f.name == name);
+    let number = name.rsplit('-').next().and_then(|n| n.parse().ok());
+    let is_create = |number| run_name(draft.input.job, RunKind::Create { number }) == name;
+    !is_left && number.is_some_and(is_create)
 }

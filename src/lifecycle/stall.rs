@@ -9,8 +9,8 @@ use crate::{
         conditions::{self, reasons, types, whole_seconds},
         upgrade_job::{StepPhase, StepStatus, UpgradeJobStatus},
     },
-    engine::{self, Engine, Node, Run},
-    plan::{Part, Plan, PlanStep},
+    engine::{self, Engine, Node, NodePhase, Run},
+    plan::{Part, Plan, PlanStep, RunKind},
     text,
 };
 
@@ -71,7 +71,8 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Watched {
     let since = text::time(silence.since, zone);
     let what = format!("{} since {since}", silence.what);
     match until {
-        Some(until) if draft.now() >= until => {
+        // What has not begun by then is not run late, whoever was away: the caller lets it expire.
+        Some(until) if draft.now() >= until && !is_too_late(draft, plan) => {
             attempt::hand_over(draft, plan, &what);
             return Watched::HandedOver;
         }
@@ -81,7 +82,7 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Watched {
     let after = until.map_or_else(String::new, |until| {
         format!("; the operator goes on without it at {}", text::time(until, zone))
     });
-    let told = format!("{what}: {}", advice(draft));
+    let told = format!("{what}: {}", advice(draft, silence.reason));
     let message = format!("{told}{after}");
     draft.condition(types::ENGINE_STALLED, true, silence.reason, message.clone());
     if said.is_none() {
@@ -101,8 +102,20 @@ pub(super) fn unsupported(draft: &mut Draft<'_>, plan: &Plan, problem: &str) {
 /// Whether any step of the main part was reached.
 pub(super) fn has_begun(draft: &Draft<'_>, plan: &Plan) -> bool {
     let begun = |s: &StepStatus| s.phase != StepPhase::Pending;
-    let main = |s: &&StepStatus| plan.step(&s.name).is_none_or(|step| step.part == Part::Main);
+    // Hooks of Create had runs of their own: they say nothing of the upgrade.
+    let is_main_run = matches!(plan.run, RunKind::Main { .. });
+    let of_create = |name: &str| name.starts_with("hook-create-") || name.starts_with("hooks-create");
+    let main = |s: &&StepStatus| match plan.step(&s.name) {
+        Some(step) => step.part == Part::Main,
+        None => !(is_main_run && of_create(&s.name)),
+    };
     draft.status.steps.iter().filter(main).any(begun)
+}
+
+/// Nothing of the upgrade has begun, and it must not begin any more.
+fn is_too_late(draft: &Draft<'_>, plan: &Plan) -> bool {
+    let is_main_run = matches!(plan.run, RunKind::Main { .. });
+    is_main_run && !has_begun(draft, plan) && draft.now() >= draft.input.job.spec.start_before.0
 }
 
 fn later(t: Timestamp, by: SignedDuration) -> Timestamp {
@@ -120,7 +133,11 @@ pub(super) fn at_work(draft: &mut Draft<'_>) {
     }
 }
 
-fn advice(draft: &Draft<'_>) -> String {
+fn advice(draft: &Draft<'_>, reason: &str) -> String {
+    if reason == reasons::NOT_CREATED {
+        return "its Event CannotAct has what the API server says, or what is wrong with the template"
+            .to_owned();
+    }
     let followed = draft.status.workflow.as_ref();
     let title = followed
         .and_then(|w| engine::of(w.engine))
@@ -189,6 +206,15 @@ fn due_since(
     let Some(node) = run.nodes.iter().find(|n| n.step == step.name) else {
         let mut before = step.after.iter().filter(|name| plan.step(name).is_some());
         if !before.clone().all(|name| is_finished(name)) {
+            return None;
+        }
+        // One that the operator has still to end there is not the engine's silence.
+        let runs = |name: &String| {
+            run.nodes
+                .iter()
+                .any(|n| n.step == *name && n.phase == NodePhase::Running)
+        };
+        if before.clone().any(runs) {
             return None;
         }
         let ended = |name: &String| Some(recorded(name)?.finished_at.as_ref()?.0);

@@ -98,7 +98,10 @@ async fn an_upgrade_runs_as_a_pipeline_run_and_its_tasks_survive_an_eviction() {
         .iter()
         .map(|t| (t.upgrade_job_hook.as_str(), t.status))
         .collect();
-    assert_eq!(ran, [("evicted", HookState::Complete), ("late", HookState::Complete)]);
+    assert_eq!(
+        ran,
+        [("evicted", HookState::Complete), ("late", HookState::Complete)]
+    );
     let pods = cluster.task_run_pods().await;
     let runs: std::collections::BTreeSet<_> = pods
         .iter()

@@ -80,7 +80,7 @@ async fn a_failed_hook_fails_the_run_and_its_exit_part_is_run() {
             ends,
             [
                 Some(NodePhase::Failed),
-                Some(NodePhase::Skipped),
+                Some(NodePhase::LeftOut),
                 Some(NodePhase::Succeeded),
                 Some(NodePhase::Succeeded),
                 Some(NodePhase::Skipped),
@@ -157,8 +157,8 @@ async fn who_cancels_a_run_before_desired_update_was_set_ends_the_job(#[case] ho
         let run = ended(s, &done).await;
         assert_eq!(phase(&run, "hook-start-endless"), Some(NodePhase::Failed));
         assert_eq!(
-            phase(&run, "pre-health-check").unwrap_or(NodePhase::Skipped),
-            NodePhase::Skipped
+            phase(&run, "pre-health-check").unwrap_or(NodePhase::LeftOut),
+            NodePhase::LeftOut
         );
     })
     .await;

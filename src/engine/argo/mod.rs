@@ -95,6 +95,11 @@ impl Engine for Argo {
             .collect()
     }
 
+    /// Argo fails the waiting nodes of a workflow that is stopped.
+    fn end_steps(&self, _: &Workflow, _: Timestamp) -> Vec<Write> {
+        Vec::new()
+    }
+
     /// The pause goes too: Argo fails the waiting nodes of a paused workflow, but does not end it before it is resumed.
     fn stop(&self, workflow: &Workflow) -> Option<Write> {
         self.write(

@@ -223,7 +223,8 @@ impl NodeStatus {
         match self.phase.as_deref() {
             Some("Succeeded") if synced => NodePhase::Succeeded,
             Some("Failed" | "Error") if synced => NodePhase::Failed,
-            Some("Skipped" | "Omitted") => NodePhase::Skipped,
+            Some("Skipped") => NodePhase::Skipped,
+            Some("Omitted") => NodePhase::LeftOut,
             _ => NodePhase::Running,
         }
     }

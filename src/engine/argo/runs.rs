@@ -120,7 +120,7 @@ impl<'a> Below<'a> {
     fn message(&self, phase: NodePhase) -> String {
         match phase {
             NodePhase::Succeeded => String::new(),
-            NodePhase::Skipped => text(self.root).unwrap_or("it was skipped").to_owned(),
+            NodePhase::Skipped | NodePhase::LeftOut => text(self.root).unwrap_or("it was skipped").to_owned(),
             NodePhase::Failed => self.failure(),
             NodePhase::Running => self.progress(),
         }

@@ -407,7 +407,7 @@ mod observing {
             [
                 ("hooks-start", NodePhase::Succeeded),
                 ("pre-health-check", NodePhase::Failed),
-                ("pause-pools", NodePhase::Skipped),
+                ("pause-pools", NodePhase::LeftOut),
                 ("release", NodePhase::Running),
                 ("hooks-success", NodePhase::Skipped),
             ]

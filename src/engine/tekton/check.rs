@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{STEP_API_VERSION, STEP_KIND};
 use crate::{
+    api::GoDuration,
     engine::RenderError,
     plan::{Part, Plan, PlanStep},
 };
@@ -31,7 +32,8 @@ struct Spec {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Timeouts {
-    pipeline: Option<Value>,
+    pipeline: Option<GoDuration>,
+    tasks: Option<GoDuration>,
 }
 
 #[derive(Default, Deserialize)]
@@ -68,9 +70,13 @@ pub fn check(value: &Value, plan: &Plan) -> Result<(), RenderError> {
             run.api_version, run.kind
         )));
     }
-    if run.spec.timeouts.pipeline.is_none() {
+    let Timeouts { pipeline, tasks } = &run.spec.timeouts;
+    let is_none = |d: &GoDuration| d.get().is_ok_and(|d| d.is_zero());
+    if !pipeline.as_ref().is_some_and(is_none) || !tasks.as_ref().is_none_or(is_none) {
         return Err(RenderError::Output(
-            "it needs spec.timeouts.pipeline, \"0\" for none: without it Tekton ends the upgrade after an hour".to_owned(),
+            "it needs spec.timeouts.pipeline: \"0\", and no timeouts.tasks: Tekton would end the upgrade by itself, after an hour \
+             where there is none"
+                .to_owned(),
         ));
     }
     let pipeline = &run.spec.pipeline_spec;

@@ -93,6 +93,10 @@ impl Engine for Tekton {
         report::report(workflow, plan, reports, now)
     }
 
+    fn end_steps(&self, workflow: &Workflow, now: Timestamp) -> Vec<Write> {
+        report::end_steps(workflow, now)
+    }
+
     fn stop(&self, workflow: &Workflow) -> Option<Write> {
         end(workflow, "Cancelled")
     }

@@ -18,6 +18,12 @@ const PENDING: &str = "PipelineRunPending";
 /// `spec.status` of a CustomRun that shall end.
 const CANCELLED: &str = "RunCancelled";
 
+/// Why Tekton skips a task whose `when` is false; its other reasons are failures and stops of what comes before.
+const CONDITION_FALSE: &str = "When Expressions evaluated to false";
+/// What Tekton writes into `spec.statusMessage` of the CustomRuns that it cancels by itself, after a timeout
+/// (`pkg/reconciler/pipelinerun/timeout.go`).
+const TIMED_OUT: &str = "has timed out";
+
 /// A condition, as far as it matters.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -113,6 +119,11 @@ impl View {
         self.spec.status == CANCELLED
     }
 
+    /// Tekton itself ends it.
+    fn is_timed_out(&self) -> bool {
+        self.is_cancelled() && self.spec.status_message.contains(TIMED_OUT)
+    }
+
     fn phase(&self) -> NodePhase {
         match self.succeeded().map(|c| c.status.as_str()) {
             Some("True") => NodePhase::Succeeded,
@@ -141,18 +152,23 @@ fn part<T: for<'de> Deserialize<'de> + Default>(object: &DynamicObject, field: &
     }
 }
 
-/// The CustomRuns of a plan's steps, by name of the step: those that Tekton made for this PipelineRun.
-pub fn steps<'a>(workflow: &'a Workflow, plan: &Plan) -> BTreeMap<String, (&'a DynamicObject, View)> {
+/// The CustomRuns of our steps that Tekton made for this PipelineRun.
+pub fn custom_runs(workflow: &Workflow) -> impl Iterator<Item = (&DynamicObject, View)> {
     let uid = workflow.object.metadata.uid.as_ref();
-    let of_run = |o: &&DynamicObject| o.owner_references().iter().any(|owner| Some(&owner.uid) == uid);
-    workflow
-        .steps
-        .iter()
-        .filter(of_run)
-        .filter_map(|object| {
+    let of_run = move |o: &&DynamicObject| o.owner_references().iter().any(|owner| Some(&owner.uid) == uid);
+    let of_ours = |object| {
+        let view = View::of(object);
+        (view.unreadable.is_some() || view.is_step()).then_some((object, view))
+    };
+    workflow.steps.iter().filter(of_run).filter_map(of_ours)
+}
+
+/// The same of a plan's steps, by name of the step.
+pub fn steps<'a>(workflow: &'a Workflow, plan: &Plan) -> BTreeMap<String, (&'a DynamicObject, View)> {
+    custom_runs(workflow)
+        .filter_map(|(object, view)| {
             let step = plan.step(object.labels().get(TASK_LABEL)?)?;
-            let view = View::of(object);
-            (view.unreadable.is_some() || view.is_step()).then(|| (step.name.clone(), (object, view)))
+            Some((step.name.clone(), (object, view)))
         })
         .collect()
 }
@@ -190,7 +206,7 @@ fn stop(view: &View, plan: &Plan, steps: &BTreeMap<String, (&DynamicObject, View
     let is_cancelled = |step: &PlanStep| {
         steps
             .get(&step.name)
-            .is_some_and(|(_, v)| v.is_cancelled() && !v.finished())
+            .is_some_and(|(_, v)| v.is_cancelled() && !v.is_timed_out() && !v.finished())
     };
     match view.spec.status.as_str() {
         "Cancelled" => Some(StopRequest::Terminate),
@@ -217,7 +233,7 @@ fn node(step: &PlanStep, found: Option<&(&DynamicObject, View)>) -> Option<Node>
         started_at: time(view.started_at()).or(created),
         finished_at: time(view.status.completion_time.as_ref()),
         ended_by: None,
-        broken: None,
+        broken: view.is_timed_out().then(|| view.spec.status_message.clone()),
     })
 }
 
@@ -225,7 +241,11 @@ fn skipped(step: &PlanStep, view: &View) -> Option<Node> {
     let task = view.status.skipped_tasks.iter().find(|t| t.name == step.name)?;
     Some(Node {
         step: step.name.clone(),
-        phase: NodePhase::Skipped,
+        phase: if task.reason == CONDITION_FALSE {
+            NodePhase::Skipped
+        } else {
+            NodePhase::LeftOut
+        },
         message: Some(task.reason.clone()).filter(|m| !m.is_empty()),
         started_at: None,
         finished_at: None,

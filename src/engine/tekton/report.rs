@@ -29,6 +29,14 @@ pub fn report(workflow: &Workflow, plan: &Plan, reports: &[(String, Report)], no
     reports.iter().filter_map(write).collect()
 }
 
+/// Whoever cancels a PipelineRun cancels its CustomRuns, and those wait for us to say that they have ended.
+pub fn end_steps(workflow: &Workflow, now: Timestamp) -> Vec<Write> {
+    let left = Report::Failed("the operator no longer follows this run".to_owned());
+    object::custom_runs(workflow)
+        .filter_map(|(object, view)| write(object, &view, &left, now))
+        .collect()
+}
+
 /// Also when the PipelineRun has ended: a CustomRun that was cancelled with it waits for somebody to end it.
 fn write(object: &DynamicObject, view: &View, report: &Report, now: Timestamp) -> Option<Write> {
     if view.finished() {

@@ -111,6 +111,12 @@ mod rendering {
 
     #[rstest]
     #[case::no_timeout("  timeouts:\n    pipeline: \"0\"\n", "", "spec.timeouts.pipeline")]
+    #[case::a_timeout("    pipeline: \"0\"\n", "    pipeline: 2h\n", "spec.timeouts.pipeline")]
+    #[case::a_timeout_of_the_main_part(
+        "    pipeline: \"0\"\n",
+        "    pipeline: \"0\"\n    tasks: 1h\n",
+        "no timeouts.tasks"
+    )]
     #[case::another_kind("kind: PipelineRun", "kind: TaskRun", "kind PipelineRun")]
     #[case::another_task("kind: UpgradeStep", "kind: Other", "leaves out step hooks-start")]
     #[case::no_exit_part("    finally:\n", "    atLast:\n", "leaves out step release")]
@@ -174,6 +180,7 @@ mod observing {
     fn steps_are_told_by_their_custom_runs_in_the_order_of_the_plan() {
         let skipped = json!({"status": {"skippedTasks": [
             {"name": "hooks-failure", "reason": "When Expressions evaluated to false"}, {"name": "mine", "reason": "x"},
+            {"name": "await-pools", "reason": "PipelineRun was stopping"},
         ]}});
         let steps = [
             ("release", json!({})),
@@ -194,6 +201,7 @@ mod observing {
                 ("hooks-start", NodePhase::Succeeded, "done"),
                 ("pre-health-check", NodePhase::Failed, "etcd Degraded"),
                 ("pause-pools", NodePhase::Running, "pausing"),
+                ("await-pools", NodePhase::LeftOut, "PipelineRun was stopping"),
                 ("release", NodePhase::Running, ""),
                 (
                     "hooks-failure",
@@ -203,7 +211,7 @@ mod observing {
             ]
         );
         assert_eq!(
-            run.nodes[3],
+            run.nodes[4],
             Node {
                 step: "release".to_owned(),
                 phase: NodePhase::Running,
@@ -285,6 +293,15 @@ mod observing {
             None,
             "Tekton did that, at the end of the run"
         );
+    }
+
+    #[test]
+    fn a_step_that_tekton_times_out_is_its_own_doing() {
+        let message = "CustomRun cancelled as the PipelineRun it belongs to has timed out.";
+        let step = json!({"spec": {"status": "RunCancelled", "statusMessage": message}});
+        let run = observe(&recorded(&json!({}), &[("await-pools", step)]));
+        assert_eq!(run.stop, None, "nobody has asked for that");
+        assert_eq!(run.nodes[0].broken.as_deref(), Some(message));
     }
 
     #[test]
@@ -387,6 +404,22 @@ mod reporting {
             Report::Failed("the job has failed".to_owned()),
         )];
         let writes = Tekton.report(&workflow, &fixtures::one_pool(), &reports, now());
+        assert_eq!(
+            writes[0].patch["status"]["conditions"][0]["reason"],
+            "CustomRunCancelled"
+        );
+    }
+
+    #[test]
+    fn the_steps_of_a_run_that_is_left_are_ended() {
+        let steps = [
+            ("hooks-start", condition("True", "done")),
+            ("pre-health-check", json!({"spec": {"status": "RunCancelled"}})),
+            ("mine", json!({"spec": {"customRef": {"kind": "Wait"}}})),
+        ];
+        let writes = Tekton.end_steps(&recorded(&json!({}), &steps), now());
+        let names: Vec<_> = writes.iter().map(|w| w.name.as_str()).collect();
+        assert_eq!(names, ["run-pre-health-check"]);
         assert_eq!(
             writes[0].patch["status"]["conditions"][0]["reason"],
             "CustomRunCancelled"

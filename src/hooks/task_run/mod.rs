@@ -26,6 +26,8 @@ pub use ending::PodSight;
 
 /// So often is a hook started again whose pod was killed, as in Argo's workflows.
 pub const MAX_RESTARTS: u32 = 10;
+/// How long Tekton may take to look at a TaskRun; as long as an engine may be silent before a job goes on without it.
+const NOT_BEGUN: SignedDuration = SignedDuration::from_mins(15);
 
 /// The kind.
 pub fn resource() -> ApiResource {
@@ -174,19 +176,33 @@ impl TaskRun {
                 format!("TaskRun {name} was deleted before it ended"),
             ),
             Some(c) => (HookState::Active, format!("{title}{}", self.doing(c))),
-            None => {
-                let look = self.look("describe taskrun", &name);
-                (
-                    HookState::Active,
-                    format!("{title}: Tekton has not begun it yet; see {look}"),
-                )
-            }
+            None => self.not_begun(&title, &name, now),
         };
         Seen {
             state,
             message,
             again: None,
         }
+    }
+
+    /// Whether Tekton has looked at it.
+    pub fn is_begun(&self) -> bool {
+        self.condition.is_some()
+    }
+
+    /// A Tekton that is away must not hold an upgrade for ever.
+    fn not_begun(&self, title: &str, name: &str, now: Timestamp) -> (HookState, String) {
+        let made = self.metadata.creation_timestamp.as_ref().map_or(now, |t| t.0);
+        let look = self.look("describe taskrun", name);
+        if now.duration_since(made) < NOT_BEGUN {
+            let message = format!("{title}: Tekton has not begun it yet; see {look}");
+            return (HookState::Active, message);
+        }
+        let minutes = NOT_BEGUN.as_mins();
+        let message = format!(
+            "TaskRun {name} was not begun by Tekton within {minutes} minutes: see whether its controller runs, and {look}"
+        );
+        (HookState::Failed, message)
     }
 
     fn ended(&self, condition: &Condition, name: &str, now: Timestamp) -> Seen {

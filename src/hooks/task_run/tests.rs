@@ -189,6 +189,20 @@ fn one_that_tekton_does_not_begin_says_so_and_one_that_is_deleted_has_failed() {
         "TaskRun r: Tekton has not begun it yet; see oc -n upgrades describe taskrun r"
     );
 
+    let seen = TaskRun::from(object.clone());
+    assert!(!seen.is_begun());
+    let seen = HookRun::of_task_run(&seen, minutes(16));
+    assert_eq!(
+        seen.state,
+        HookState::Failed,
+        "a Tekton that is away holds nothing for ever"
+    );
+    assert!(
+        seen.message.contains("was not begun by Tekton within 15 minutes"),
+        "{}",
+        seen.message
+    );
+
     object.metadata.deletion_timestamp = object.metadata.creation_timestamp.clone();
     let seen = TaskRun::from(object);
     let seen = HookRun::of_task_run(&seen, minutes(1));

@@ -13,7 +13,7 @@ use crate::{
         upgrade_job::{EngineChoice, HookState, JobPhase, StepPhase},
     },
     engine::{
-        NodePhase,
+        Node, NodePhase,
         native::{Lookup, TemplateKey, TemplateKind},
     },
     lifecycle::{EngineState, OtherWorkflow},
@@ -143,6 +143,95 @@ fn a_job_whose_workflow_is_not_picked_up_in_its_window_expires(
         bench.message()
     );
     assert_eq!((bench.desired(), bench.is_locked()), (None, false));
+}
+
+/// The operator was away, too: whoever comes back at two in the morning does not begin an upgrade of the evening.
+#[test]
+fn nothing_begins_after_its_window_because_everybody_was_away() {
+    let mut bench = away();
+    bench.settle_at(10 + 2 * MINUTE);
+    assert_stalled(&bench, "True", "NotPickedUp");
+    bench.settle_at(4 * 60 * MINUTE);
+    assert_eq!(
+        bench.status().phase,
+        Some(JobPhase::Skipped),
+        "{}",
+        bench.message()
+    );
+    assert_eq!(bench.desired(), None);
+}
+
+#[test]
+fn hooks_of_create_do_not_count_as_a_begun_upgrade() {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.world.hooks = vec![super::fixtures::hook("early", "Create", "Ignore")];
+    bench.hooks_end = Some("Complete");
+    bench.settle_at(-600);
+    assert_eq!(bench.step("hooks-create").unwrap().phase, StepPhase::Succeeded);
+    bench.is_engine_away = true;
+    bench.settings.engine_handover_after = None;
+    bench.settle_at(10);
+    bench.settle_at(10 + 2 * MINUTE);
+    assert_stalled(&bench, "True", "NotPickedUp");
+    bench.settle_at(3600);
+    assert_eq!(
+        bench.status().phase,
+        Some(JobPhase::Skipped),
+        "{}",
+        bench.message()
+    );
+}
+
+/// A task that a user's own template puts before a step is there to hold it back.
+#[test]
+fn a_step_that_the_workflow_leaves_out_is_not_done() {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.world.hooks = vec![super::fixtures::hook("endless", "Start", "Ignore")];
+    bench.settle_at(10);
+    let left_out = Node {
+        step: "set-desired-update".into(),
+        phase: NodePhase::LeftOut,
+        message: Some("omitted: depends condition not met".into()),
+        started_at: None,
+        finished_at: None,
+        ended_by: None,
+        broken: None,
+    };
+    bench.workflow.as_mut().unwrap().1.nodes.push(left_out);
+    bench.settle();
+    let message = bench.message();
+    assert_eq!(
+        bench.is_true("Failed").as_deref(),
+        Some("WorkflowStopped"),
+        "{message}"
+    );
+    assert!(
+        message.contains("leaves out step set-desired-update"),
+        "{message}"
+    );
+    assert_eq!(bench.desired(), None);
+    assert!(!bench.is_locked());
+}
+
+/// Killed between the record and the report: the engine waits for the operator, not the other way round.
+#[test]
+fn a_step_that_the_operator_has_still_to_end_in_the_engine_is_no_silence() {
+    let mut bench = silent();
+    let nodes = &mut bench.workflow.as_mut().unwrap().1.nodes;
+    let node = nodes
+        .iter_mut()
+        .find(|n| n.step == "await-control-plane")
+        .unwrap();
+    node.phase = NodePhase::Running;
+    bench.now = 60 * MINUTE;
+    assert!(
+        !bench
+            .decide()
+            .status
+            .conditions
+            .iter()
+            .any(|c| c.type_ == "EngineStalled")
+    );
 }
 
 #[test]
