@@ -69,6 +69,19 @@ pub fn upgrade_job(config: &str, unix_start: i64, config_hash: &str) -> String {
     format!("{}{tail}", fit(config, MAX.saturating_sub(tail.len())))
 }
 
+/// Whether a text can be the name of most kinds of objects, or the prefix of the key of a label.
+pub fn is_dns_subdomain(text: &str) -> bool {
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    text.len() <= 253
+        && text.split('.').all(|part| {
+            edge(part.chars().next())
+                && edge(part.chars().next_back())
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -18,6 +18,7 @@ use super::{
     health_check::HealthChecks,
     job_config::{DelayUpgrade, JobConfig, PoolConfig},
     label_selector::{Selector, label_selector_problem},
+    names::is_dns_subdomain,
     upgrade_config::JobTemplateMetadata,
     upgrade_job::DesiredVersion,
 };
@@ -209,6 +210,14 @@ impl Found {
         }
     }
 
+    /// A name that no object can have would make every request for it fail.
+    fn object_name(&mut self, field: &str, name: Option<&String>) {
+        if let Some(name) = name.filter(|n| !is_dns_subdomain(n)) {
+            let message = format!("{name:?} is not the name of anything: write a name, or leave it out");
+            self.add(field, message);
+        }
+    }
+
     fn selector(&mut self, field: &str, selector: Option<&LabelSelector>) {
         if let Some(problem) = selector.and_then(label_selector_problem) {
             self.add(field, problem);
@@ -324,6 +333,10 @@ impl Found {
         }
         if let Some(workflow) = &config.workflow {
             self.duration(&format!("{field}.workflow.ttl"), workflow.ttl.as_ref());
+            let template = workflow.template.as_ref().map(|t| &t.name);
+            self.object_name(&format!("{field}.workflow.template.name"), template);
+            let account = workflow.service_account_name.as_ref();
+            self.object_name(&format!("{field}.workflow.serviceAccountName"), account);
         }
     }
 
@@ -426,19 +439,6 @@ fn is_label_text(text: &str) -> bool {
         && text
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-}
-
-/// Whether a text can be the prefix of a key.
-fn is_dns_subdomain(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    text.len() <= 253
-        && text.split('.').all(|part| {
-            edge(part.chars().next())
-                && edge(part.chars().next_back())
-                && part
-                    .chars()
-                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-        })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{
     effects::Effects,
 };
 use crate::{
-    api::{UpgradeJobHook, upgrade_job::HookState},
+    api::{UpgradeJobHook, names, upgrade_job::HookState},
     engine::{
         Report, Start, Templates,
         native::{Lookup, TemplateKey, TemplateKind, environment_name},
@@ -76,6 +76,16 @@ pub async fn templates_of(
 }
 
 async fn template(client: &Client, namespace: &str, key: &TemplateKey) -> Result<Lookup, CallError> {
+    let elsewhere = match &key.kind {
+        TemplateKind::Task { namespace } => namespace.as_deref(),
+        TemplateKind::WorkflowTemplate | TemplateKind::ClusterWorkflowTemplate | TemplateKind::ConfigMap => {
+            None
+        }
+    };
+    if !names::is_dns_subdomain(&key.name) || !elsewhere.is_none_or(names::is_dns_subdomain) {
+        // Nothing can be called so, and no request for it can be made.
+        return Ok(Lookup::Absent);
+    }
     let resource = resource(&key.kind);
     let client = client.clone();
     let api: Api<DynamicObject> = match &key.kind {

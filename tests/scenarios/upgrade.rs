@@ -186,15 +186,6 @@ async fn a_cluster_without_argo_is_upgraded_and_an_argo_that_is_installed_later_
         s.until_ready().await;
         s.create(&job("alone", Some("4.18.5"), json!({}))).await;
         s.until_step_runs("alone", "await-control-plane").await;
-        for kind in &kinds {
-            let api: Api<CustomResourceDefinition> = Api::all(s.client.clone());
-            api.create(&PostParams::default(), kind)
-                .await
-                .expect("installing Argo's kinds");
-        }
-        let done = s.until_over("alone").await;
-        assert_succeeded(&done);
-        assert_eq!(status(&done).workflow.unwrap().engine, EngineChoice::Embedded);
         let since_start = |s: &Scenario| {
             let log = s.operator().output();
             let restarted = log.rfind(" starting").expect("the log of a start");
@@ -204,6 +195,15 @@ async fn a_cluster_without_argo_is_upgraded_and_an_argo_that_is_installed_later_
         assert!(log.contains("does not have this kind"), "{log}");
         assert!(!log.contains("watch failed"), "{log}");
 
+        for kind in &kinds {
+            let api: Api<CustomResourceDefinition> = Api::all(s.client.clone());
+            api.create(&PostParams::default(), kind)
+                .await
+                .expect("installing Argo's kinds");
+        }
+        let done = s.until_over("alone").await;
+        assert_succeeded(&done);
+        assert_eq!(status(&done).workflow.unwrap().engine, EngineChoice::Embedded);
         until("the operator has found Argo", async || {
             let log = since_start(s);
             let found = |line: &str| line.contains("has this kind now") && line.contains("workflows");

@@ -3,9 +3,10 @@
 use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::JobTemplateSpec;
 
-use super::{Found, Problem, is_dns_subdomain};
+use super::{Found, Problem};
 use crate::api::{
     UpgradeJobHook,
+    names::is_dns_subdomain,
     upgrade_job_hook::{Argument, TaskRef, TemplateRef},
 };
 
@@ -41,6 +42,11 @@ impl Found {
     fn name(&mut self, field: &str, name: &str) {
         if name.is_empty() {
             self.add(field, "it is empty: write the name of what to run");
+        } else if !is_dns_subdomain(name) {
+            self.add(
+                field,
+                format!("{name:?} is not the name of anything: write the name of what to run"),
+            );
         }
     }
 
@@ -50,10 +56,7 @@ impl Found {
             ("namespace", &task.namespace),
             ("serviceAccountName", &task.service_account_name),
         ] {
-            if let Some(name) = name.as_ref().filter(|n| !is_dns_subdomain(n)) {
-                let message = format!("{name:?} is not the name of anything: write a name, or leave it out");
-                self.add(format!("{field}.{of}"), message);
-            }
+            self.object_name(&format!("{field}.{of}"), name.as_ref());
         }
         self.arguments(&format!("{field}.arguments"), &task.arguments);
         self.duration_of_at_least(

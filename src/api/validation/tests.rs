@@ -129,6 +129,16 @@ fn a_job_is_valid(#[case] rest: &str) {
 )]
 #[case("config: {workflow: {ttl: x}}", "spec.config.workflow.ttl", "\"x\"")]
 #[case(
+    "config: {workflow: {template: {name: 'a/b'}}}",
+    "spec.config.workflow.template.name",
+    "\"a/b\" is not the name of anything"
+)]
+#[case(
+    "config: {workflow: {serviceAccountName: 'A'}}",
+    "spec.config.workflow.serviceAccountName",
+    "is not the name"
+)]
+#[case(
     "config: {preUpgradeHealthChecks: {checkDegradedOperators: true, skipDegradedOperatorsCheck: true}}",
     "spec.config.preUpgradeHealthChecks.skipDegradedOperatorsCheck",
     "contradicts checkDegradedOperators: true"
