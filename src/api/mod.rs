@@ -75,6 +75,8 @@ pub mod annotations {
     pub const VERSION_CHOICE: &str = "managedupgrade.appuio.io/version-choice";
     /// On a TaskRun of a hook: which try it is, from 2.
     pub const ATTEMPT: &str = "managedupgrade.appuio.io/attempt";
+    /// On a workflow: when we last made its engine look at it.
+    pub const WOKEN_AT: &str = "managedupgrade.appuio.io/woken-at";
     /// On a workflow: hooks that it should run and cannot, a JSON object of step → cause.
     pub const HOOKS_NOT_RUN: &str = "managedupgrade.appuio.io/hooks-not-run";
 }

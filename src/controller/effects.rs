@@ -87,6 +87,7 @@ impl Effects<'_> {
             Action::CreateWorkflow
             | Action::StopWorkflow
             | Action::StopOtherWorkflow { .. }
+            | Action::WakeWorkflow
             | Action::ResumeWorkflow
             | Action::EndMainPart
             | Action::DeleteWorkflow => Ok(()),

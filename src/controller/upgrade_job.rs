@@ -346,6 +346,10 @@ impl Pass<'_> {
                     let writes = other.map(|o| o.stop(self.ctx.now())).unwrap_or_default();
                     write(&effects, writes).await
                 }
+                Action::WakeWorkflow => {
+                    let now = self.ctx.now();
+                    write(&effects, self.workflow().and_then(|(e, w)| e.wake(w, now))).await
+                }
                 Action::ResumeWorkflow => {
                     write(&effects, self.workflow().and_then(|(e, w)| e.resume(w))).await
                 }

@@ -35,6 +35,7 @@ pub fn observe(plan: &Plan, status: &UpgradeJobStatus) -> Run {
         message: None,
         stop: None,
         stopped_by: None,
+        woken_at: None,
         suspended: false,
         nodes,
         native: BTreeMap::new(),

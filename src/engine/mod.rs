@@ -96,6 +96,8 @@ pub struct Run {
     pub stop: Option<StopRequest>,
     /// Who asked, if the engine says so.
     pub stopped_by: Option<String>,
+    /// When [`Engine::wake`] was last used.
+    pub woken_at: Option<Timestamp>,
     /// A person paused it: no new writes of ours.
     pub suspended: bool,
     /// Steps that were reached, by name of the plan's step.
@@ -208,6 +210,9 @@ pub trait Engine: Send + Sync {
 
     /// Stops the workflow without running its exit part.
     fn stop(&self, workflow: &Workflow) -> Option<Write>;
+
+    /// Makes the engine look at the workflow, if it is one that forgets to: by a write that changes nothing else.
+    fn wake(&self, workflow: &Workflow, now: Timestamp) -> Option<Write>;
 
     /// Takes a person's pause back.
     fn resume(&self, workflow: &Workflow) -> Option<Write>;

@@ -157,6 +157,8 @@ pub enum Action {
         /// Name of the workflow.
         name: String,
     },
+    /// Makes the engine look at the workflow again.
+    WakeWorkflow,
     /// Takes back a person's pause of the workflow.
     ResumeWorkflow,
     /// Ends what the workflow still runs of its main part, so that its exit part begins.
@@ -207,6 +209,7 @@ impl std::fmt::Display for Action {
             Self::CreateWorkflow => f.write_str("create the workflow"),
             Self::StopWorkflow => f.write_str("stop the workflow"),
             Self::StopOtherWorkflow { name } => write!(f, "stop workflow {name}"),
+            Self::WakeWorkflow => f.write_str("make the engine look at the workflow"),
             Self::ResumeWorkflow => f.write_str("resume the workflow"),
             Self::EndMainPart => f.write_str("end the main part of the workflow"),
             Self::DeleteWorkflow => f.write_str("delete the workflow, which has ended"),

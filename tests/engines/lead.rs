@@ -27,6 +27,8 @@ use crate::{
 const NAMESPACE: &str = "default";
 /// So long an engine may take for one step. It takes a second or two; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// So long a run that was stopped may take to end by itself.
+const FORGOTTEN: Duration = Duration::from_secs(20);
 /// So often it is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -119,14 +121,22 @@ impl<'a> Live<'a> {
 
     /// Waits until a run looks as wanted.
     async fn wait(&self, what: &str, wanted: impl Fn(&Run) -> bool) -> Result<Run, String> {
-        let late = tokio::time::Instant::now() + PATIENCE;
+        let begun = tokio::time::Instant::now();
         loop {
             let run = self.observe().await;
             if wanted(&run) {
                 return Ok(run);
             }
-            if tokio::time::Instant::now() > late {
+            if begun.elapsed() > PATIENCE {
                 return Err(format!("not {what} after {PATIENCE:?}: {run:#?}"));
+            }
+            // As the operator does with a run that was stopped and does not end.
+            if run.stop.is_some() && run.woken_at.is_none() && begun.elapsed() > FORGOTTEN {
+                let write = self.engine.wake(&self.read().await, Timestamp::now());
+                if let Some(write) = write {
+                    // One that somebody else was quicker than is not needed.
+                    self.write(&write).await?;
+                }
             }
             tokio::time::sleep(LOOK).await;
         }

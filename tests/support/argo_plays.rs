@@ -23,6 +23,9 @@ pub const NAMESPACE: &str = "default";
 /// How long a workflow must not have changed before it is taken down: the controller is done with it.
 const QUIET: u32 = 15;
 const POLL: Duration = Duration::from_millis(100);
+/// Polls without a change after which the controller has no look at the workflow under way (it waits for a second at most),
+/// and is woken, as the operator does with one that was stopped: see `wake` of the engine.
+const FORGOTTEN: u32 = 100;
 
 /// What is done to a workflow.
 #[derive(Clone, Debug)]
@@ -31,6 +34,8 @@ pub enum Move {
     Report(Vec<(String, Report)>),
     /// The operator stops the workflow, as it does.
     Stop,
+    /// The operator wakes the controller, as it does.
+    Wake,
     /// Somebody changes the spec.
     Spec(Value),
 }
@@ -404,6 +409,7 @@ impl Stage<'_> {
                         .pop(),
                 ),
                 Move::Stop => write(Argo.stop(&object.into())),
+                Move::Wake => write(Argo.wake(&object.into(), Timestamp::now())),
                 Move::Spec(spec) => {
                     json!({"metadata": {"resourceVersion": object.metadata.resource_version}, "spec": spec})
                 }
@@ -443,6 +449,9 @@ impl Stage<'_> {
             version.clone_from(&object.metadata.resource_version);
             if is_there && quiet >= QUIET {
                 return recorded(&object);
+            }
+            if quiet == FORGOTTEN {
+                self.make(&Move::Wake).await;
             }
             tokio::time::sleep(POLL).await;
         }

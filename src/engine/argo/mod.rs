@@ -28,7 +28,7 @@ use super::{
     native::{TemplateKey, Templates},
 };
 use crate::{
-    api::{UpgradeJobHook, job_config::EngineChoice},
+    api::{UpgradeJobHook, annotations, job_config::EngineChoice},
     plan::Plan,
 };
 
@@ -106,6 +106,14 @@ impl Engine for Argo {
             workflow,
             json!({"spec": {"shutdown": "Terminate", "suspend": null}}),
         )
+    }
+
+    /// The controller writes each new version of a workflow into its informer's copies (`writeBackToInformer`). Where that is
+    /// quicker than the watch, the event of the watch goes for nothing, and the workflow is looked at again in 20 minutes or
+    /// at the next write of somebody else.
+    fn wake(&self, workflow: &Workflow, now: Timestamp) -> Option<Write> {
+        let change = json!({"metadata": {"annotations": {annotations::WOKEN_AT: now.to_string()}}});
+        self.write(workflow, change)
     }
 
     fn resume(&self, workflow: &Workflow) -> Option<Write> {

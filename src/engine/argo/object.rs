@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::runs;
 use crate::{
+    api::annotations,
     engine::{Node, NodePhase, Run, StopRequest},
     plan::{Part, Plan, PlanStep},
 };
@@ -294,6 +295,7 @@ pub fn observe(object: &DynamicObject, plan: &Plan) -> Run {
         message: view.status.message.clone().filter(|m| !m.is_empty()),
         stopped_by: stop.and_then(|_| stopped_by(object)),
         stop,
+        woken_at: time(object.annotations().get(annotations::WOKEN_AT)),
         suspended: view.spec.suspend.unwrap_or(false),
         unsupported: view.unsupported(),
         nodes,

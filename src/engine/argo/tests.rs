@@ -465,6 +465,31 @@ mod observing {
     }
 
     #[test]
+    fn a_wake_is_seen_and_changes_nothing_else() {
+        let plan = fixtures::no_pools();
+        let mut object = recorded(&plan, &json!({}), &[]);
+        object.metadata.resource_version = Some("7".to_owned());
+        let before = observe(&object, &plan);
+        let now: Timestamp = "2026-11-24T22:00:00Z".parse().unwrap();
+        let write = Argo.wake(&object.clone().into(), now).unwrap();
+        assert_eq!(
+            write.patch["metadata"]["resourceVersion"],
+            json!("7"),
+            "a write that somebody else was quicker than is not needed"
+        );
+        let annotations = write.patch["metadata"]["annotations"].clone();
+        assert!(write.patch.get("spec").is_none() && write.patch.get("status").is_none());
+        object.annotations_mut().extend(
+            serde_json::from_value::<std::collections::BTreeMap<String, String>>(annotations).unwrap(),
+        );
+        let expected = Run {
+            woken_at: Some(now),
+            ..before
+        };
+        assert_eq!(observe(&object, &plan), expected);
+    }
+
+    #[test]
     fn stop_and_pause_of_a_person_are_seen() {
         let plan = fixtures::no_pools();
         let mut object = recorded(&plan, &json!({}), &[]);

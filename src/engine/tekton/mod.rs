@@ -101,6 +101,11 @@ impl Engine for Tekton {
         end(workflow, "Cancelled")
     }
 
+    /// Tekton forgets none.
+    fn wake(&self, _: &Workflow, _: Timestamp) -> Option<Write> {
+        None
+    }
+
     /// Tekton knows one pause: of a run that has not begun.
     fn resume(&self, workflow: &Workflow) -> Option<Write> {
         let change: Value = json!({"spec": {"status": null}});

@@ -193,6 +193,7 @@ pub fn observe(workflow: &Workflow, plan: &Plan) -> Run {
         message: view.message(),
         stop: stop(&view, plan, &steps),
         stopped_by: None,
+        woken_at: None,
         suspended: view.spec.status == PENDING,
         unsupported: unreadable.map(|problem| format!("cannot read {problem}")),
         nodes,

@@ -383,6 +383,7 @@ impl Bench {
                     other.goes_on = false;
                 }
             }
+            Action::WakeWorkflow => self.run_mut().woken_at = Some(at(self.now)),
             Action::ResumeWorkflow => self.run_mut().suspended = false,
             Action::EndMainPart => self.end_main_part(),
             Action::DeleteWorkflow => self.workflow = None,
@@ -646,6 +647,7 @@ fn empty_run() -> Run {
         message: None,
         stop: None,
         stopped_by: None,
+        woken_at: None,
         suspended: false,
         nodes: vec![],
         native: std::collections::BTreeMap::new(),

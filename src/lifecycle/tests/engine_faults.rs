@@ -13,7 +13,7 @@ use crate::{
         upgrade_job::{EngineChoice, HookState, JobPhase, StepPhase},
     },
     engine::{
-        Node, NodePhase,
+        Node, NodePhase, StopRequest,
         native::{Lookup, TemplateKey, TemplateKind},
     },
     lifecycle::{EngineState, OtherWorkflow},
@@ -110,6 +110,28 @@ fn a_workflow_that_is_not_picked_up_is_told_and_then_the_job_goes_on_without() {
     bench.assert_succeeded();
     assert_eq!(bench.count(|a| matches!(a, Action::CreateWorkflow)), 1);
     assert_eq!(bench.reasons.iter().filter(|r| *r == "EngineStalled").count(), 1);
+}
+
+/// Argo may forget a workflow that was stopped, until somebody writes to it (seen with 3.7.18 on a busy machine).
+#[test]
+fn a_stopped_workflow_that_does_not_end_is_looked_at_again_for_a_while() {
+    let mut bench = Bench::new(job("j", json!({}))).accepted();
+    bench.run_mut().stop = Some(StopRequest::Terminate);
+    bench.settle_at(30);
+    let woken = |bench: &Bench| bench.count(|a| matches!(a, Action::WakeWorkflow));
+    assert_eq!((bench.is_true("Failed").is_some(), woken(&bench)), (true, 0));
+    assert!(bench.decide().wake_at.is_some(), "it has to come back for that");
+    for minute in 1..=60 {
+        bench.settle_at(30 + minute * MINUTE);
+    }
+    assert_eq!(woken(&bench), 20, "once a minute, while Argo would not by itself");
+
+    let mut bench = Bench::new(job("j", json!({}))).accepted();
+    bench.run_mut().stop = Some(StopRequest::Terminate);
+    bench.settle_at(30);
+    bench.run_mut().finished = true;
+    bench.settle_at(40);
+    assert_eq!(woken(&bench), 0, "it has ended");
 }
 
 #[rstest]
