@@ -125,7 +125,7 @@ fn state_of(job: &UpgradeJob, hook: &str) -> (HookState, String) {
 #[ignore = "needs the test cluster: tests/run"]
 async fn a_hook_of_a_template_whose_pod_is_evicted_or_deleted_runs_again() {
     let cluster = Testbed::fresh(&["--speed", "3"]).await;
-    cluster.create_template(&template()).await;
+    cluster.create_object(&template()).await;
     for (name, event, line) in [
         ("evicted", "Start", WAITS),
         ("deleted", "UpgradeComplete", WAITS),
@@ -201,7 +201,7 @@ async fn a_hook_of_a_template_whose_pod_is_evicted_or_deleted_runs_again() {
 #[ignore = "needs the test cluster: tests/run"]
 async fn a_hook_of_a_template_that_truly_fails_fails_the_upgrade_at_once() {
     let cluster = Testbed::fresh(&["--speed", "3"]).await;
-    cluster.create_template(&template()).await;
+    cluster.create_object(&template()).await;
     cluster
         .apply(&hook("strict", "Start", "Abort", &[("line", "exit 3")]))
         .await;

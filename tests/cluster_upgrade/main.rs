@@ -1,5 +1,5 @@
-//! Upgrades of the whole test cluster: the operator in its own image and under its own rights, real Argo Workflows,
-//! real Jobs and pods, simulated OpenShift.
+//! Upgrades of the whole test cluster: the operator in its own image and under its own rights, real Argo Workflows
+//! and Tekton, real Jobs and pods, simulated OpenShift.
 //!
 //! They need the cluster of `tests/cluster/up` and share it, so they run one after the other:
 //! `eval "$(tests/cluster/env)"; cargo test --test cluster_upgrade -- --ignored --test-threads=1 --nocapture`.
@@ -16,6 +16,7 @@
 mod example;
 mod hook_templates;
 mod story;
+mod tekton;
 mod testbed;
 mod troubled_hooks;
 
@@ -70,7 +71,7 @@ fn is_over(job: &UpgradeJob) -> bool {
     let Some(status) = &job.status else { return false };
     let workflow = status.workflow.as_ref().and_then(|w| w.phase.as_deref());
     status.finished_at.is_some()
-        && matches!(workflow, Some("Succeeded" | "Failed" | "Error"))
+        && matches!(workflow, Some("Succeeded" | "Completed" | "Failed" | "Error"))
         && status.steps.iter().all(|s| s.phase.is_finished())
         && status.hook_tracker.iter().all(|h| h.status != HookState::Active)
         && !job.finalizers().iter().any(|f| f == finalizers::UPGRADE_JOB)

@@ -23,6 +23,7 @@ use kube::{
 };
 use openshift_upgrade_operator::{
     api::{UpgradeConfig, UpgradeJob, UpgradeJobHook, annotations, labels},
+    engine::{Engine, Workflow, tekton::Tekton},
     openshift::{
         cluster_version::{self, ClusterVersion, Release},
         machine_config_pool::MachineConfigPool,
@@ -144,6 +145,10 @@ impl Testbed {
             .delete_all("UpgradeJobHooks", &testbed.ours::<UpgradeJobHook>())
             .await;
         testbed.delete_all("Workflows", &testbed.workflows()).await;
+        let pipeline_runs = Api::namespaced_with(testbed.client.clone(), NAMESPACE, &Tekton.resource());
+        testbed
+            .delete_all::<DynamicObject>("PipelineRuns", &pipeline_runs)
+            .await;
         testbed.delete_all("Jobs", &testbed.ours::<Job>()).await;
         let renew = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/renew");
         let status = Command::new(renew)
@@ -386,12 +391,30 @@ impl Testbed {
         println!("pod {} is deleted", pod.name_any());
     }
 
-    /// Creates a WorkflowTemplate, in place of an earlier one of its name.
-    pub async fn create_template(&self, template: &serde_json::Value) {
-        let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "WorkflowTemplate");
+    /// Pods of TaskRuns.
+    pub async fn task_run_pods(&self) -> Vec<Pod> {
+        let of_task_runs = ListParams::default().labels("tekton.dev/taskRun");
+        self.ours::<Pod>().list(&of_task_runs).await.unwrap().items
+    }
+
+    /// A PipelineRun, with its CustomRuns.
+    pub async fn pipeline_run(&self, name: &str) -> Workflow {
+        let api = |kind: &ApiResource| -> Api<DynamicObject> {
+            Api::namespaced_with(self.client.clone(), NAMESPACE, kind)
+        };
+        let object = api(&Tekton.resource()).get(name).await.unwrap();
+        let of_run = ListParams::default().labels(&format!("tekton.dev/pipelineRun={name}"));
+        let steps = api(&Tekton.step_resource().unwrap());
+        let steps = steps.list(&of_run).await.unwrap().items;
+        Workflow { object, steps }
+    }
+
+    /// Creates an object such as a WorkflowTemplate or a Task, in place of an earlier one of its name.
+    pub async fn create_object(&self, object: &serde_json::Value) {
+        let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+        let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind));
-        let object: DynamicObject = serde_json::from_value(template.clone()).unwrap();
         // An error says that there is none.
         let _ = api.delete(&object.name_any(), &DeleteParams::default()).await;
         api.create(&PostParams::default(), &object).await.unwrap();
