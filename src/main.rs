@@ -4,6 +4,7 @@ use std::{io::IsTerminal, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use openshift_upgrade_operator::cli;
+use tracing_subscriber::{EnvFilter, fmt};
 
 /// Upgrades OpenShift 4 clusters in their maintenance windows, with nobody awake.
 #[derive(Parser)]
@@ -14,6 +15,9 @@ struct Cli {
     /// Log format.
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value = "text", global = true)]
     log_format: LogFormat,
+    /// What is logged: `error`, `warn`, `info`, `debug`, or for one part alone, as in `info,kube=debug`; else that of RUST_LOG.
+    #[arg(long, env = "LOG_LEVEL", global = true, value_parser = filter_of)]
+    log_level: Option<String>,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy)]
@@ -42,11 +46,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { command, log_format } = match Cli::try_parse() {
+    let Cli {
+        command,
+        log_format,
+        log_level,
+    } = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return explain(&error),
     };
-    start_logs(log_format, &command);
+    start_logs(log_format, log_level, &command);
     // Two TLS back ends can be in the graph; rustls wants to be told. An error means that it was told already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match dispatch(command) {
@@ -97,15 +105,24 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {
         .map_err(|e| format!("cannot start the runtime: {e}"))
 }
 
-fn start_logs(format: LogFormat, command: &Command) {
-    use tracing_subscriber::{EnvFilter, fmt};
+/// A text that says what is logged, as it is.
+fn filter_of(text: &str) -> Result<String, String> {
+    EnvFilter::try_new(text)
+        .map(|_| text.to_owned())
+        .map_err(|e| format!("{e}; write for instance info, or info,kube=debug"))
+}
+
+fn start_logs(format: LogFormat, wanted: Option<String>, command: &Command) {
     let level = match command {
         Command::Run(_) | Command::SimulateOpenshift(_) => "info",
         // What the simulated operator logs is no answer.
         Command::Rehearse(_) => "off",
         Command::Crds(_) | Command::NextRuns(_) | Command::Render(_) | Command::SelectPods => "warn",
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let filter = wanted.map_or_else(
+        || EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level)),
+        EnvFilter::new,
+    );
     let colours = std::io::stderr().is_terminal();
     let builder = fmt()
         .with_env_filter(filter)

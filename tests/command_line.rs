@@ -136,3 +136,41 @@ fn the_documented_commands_print_what_is_documented() {
     }
     assert_eq!(checked, 2);
 }
+
+/// A log store is asked for one job or one step: `docs/logs.md`.
+#[test]
+fn each_decision_about_a_step_is_a_line_with_job_step_and_verdict() {
+    let (code, out, log) = run(&[
+        "rehearse",
+        "docs/examples/cluster-upgrade.yaml",
+        "--from=2026-11-22T00:00:00Z",
+        "--for=14d",
+        "-o=json",
+        "--log-format=json",
+        "--log-level=openshift_upgrade_operator::controller=info",
+    ]);
+    assert_eq!(code, Some(0), "{log}");
+    let lines: Vec<serde_json::Value> = log.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let told = |job: &str, step: &str, verdict: &str| {
+        let is = |l: &&serde_json::Value| {
+            let fields = &l["fields"];
+            fields["job"] == job && fields["step"] == step && fields["verdict"] == verdict
+        };
+        lines.iter().filter(is).count()
+    };
+    let document: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let job = &document["jobs"][0];
+    let steps = job["steps"].as_array().unwrap();
+    assert!(steps.len() > 10, "{steps:#?}");
+    for step in steps {
+        let (name, phase) = (step["name"].as_str().unwrap(), step["phase"].as_str().unwrap());
+        assert_eq!(told(job["name"].as_str().unwrap(), name, phase), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_log_level_that_is_none_is_wrong_input() {
+    let (code, out, error) = run(&["crds", "--log-level", "kube=loud"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+    assert!(error.contains("info,kube=debug"), "{error}");
+}

@@ -352,6 +352,18 @@ pub enum StepPhase {
 }
 
 impl StepPhase {
+    /// As it stands in the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Skipped => "Skipped",
+            Self::Overridden => "Overridden",
+        }
+    }
+
     /// Whether the step has ended.
     pub fn is_finished(self) -> bool {
         match self {

@@ -196,7 +196,7 @@ impl Pass<'_> {
             effects::replace_status(&api, managed, &decision.status).await?;
         }
         for notice in &decision.notices {
-            tracing::info!(reason = notice.reason, "{}", notice.note);
+            tracing::info!(verdict = notice.reason, "{}", notice.note);
         }
         events::publish(&ctx.client, managed, &decision.notices, ctx.now()).await;
         Ok(())

@@ -11,6 +11,7 @@ mod drains;
 mod effects;
 mod events;
 mod gate;
+mod journal;
 mod leader;
 mod live;
 mod live_texts;

@@ -350,7 +350,7 @@ async fn delete(
 
 /// On the node, as by the peer.
 async fn tell_node(ctx: &Context, node: &str, notice: &Notice) {
-    tracing::warn!(node, reason = notice.reason, "{}", notice.note);
+    tracing::warn!(node, verdict = notice.reason, "{}", notice.note);
     let about = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),

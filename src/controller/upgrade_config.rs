@@ -163,7 +163,7 @@ impl Pass<'_> {
         for notice in &decision.notices {
             tracing::info!(
                 config = self.config.name_any(),
-                reason = notice.reason,
+                verdict = notice.reason,
                 "{}",
                 notice.note
             );

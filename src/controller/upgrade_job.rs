@@ -14,7 +14,7 @@ use super::{
     calls::{CallError, call},
     drains::Looker,
     effects::Effects,
-    events, in_future, live,
+    events, in_future, journal, live,
     live_texts::{self, LiveTexts},
     others::{self, Other},
     prometheus::Asker,
@@ -332,6 +332,7 @@ impl Pass<'_> {
         // Intent first: after a crash the record says what was about to happen.
         if self.job.status.as_ref() != Some(status) {
             effects.write_status(status).await?;
+            journal::steps(self.job, status);
             texts.recorded(self.job, self.ctx.now());
         }
         // Each action stands for itself: one that fails must not keep the others from happening.
@@ -379,14 +380,7 @@ impl Pass<'_> {
             events::publish(&self.ctx.client, self.job, notices, self.ctx.now()).await;
         }
         self.tell_blocked(blocked, memory.drains).await;
-        for notice in notices {
-            tracing::info!(
-                job = self.job.name_any(),
-                reason = notice.reason,
-                "{}",
-                notice.note
-            );
-        }
+        journal::notices(self.job, notices);
         let Some(error) = failed else { return Ok(()) };
         self.tell_failure(&error, memory.texts).await;
         Err(error)

@@ -20,7 +20,7 @@ pub async fn reconcile(
     if let Some(notice) = &notice {
         tracing::info!(
             window = window.name_any(),
-            reason = notice.reason,
+            verdict = notice.reason,
             "{}",
             notice.note
         );

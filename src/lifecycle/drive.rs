@@ -1,6 +1,6 @@
 //! Advances the steps of a plan: what the engine has reached is ticked, and what a tick says is recorded and reported.
 
-use super::{draft::Draft, native};
+use super::{Notice, draft::Draft, native};
 use crate::{
     api::upgrade_job::StepPhase,
     engine::{Node, NodePhase, Report, Run},
@@ -244,7 +244,7 @@ fn record_running(draft: &mut Draft<'_>, step: &PlanStep, message: String, node:
 fn done(draft: &mut Draft<'_>, step: &PlanStep, node: &Node, message: String) {
     if node.phase == NodePhase::Running {
         draft.end_step(step, StepPhase::Succeeded, message.clone());
-        draft.notice(false, "StepDone", format!("{}: {message}", step.name));
+        draft.notice(false, Notice::STEP_DONE, format!("{}: {message}", step.name));
         draft
             .reports
             .push((step.name.clone(), Report::Succeeded(message)));

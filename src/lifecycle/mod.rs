@@ -140,6 +140,11 @@ pub struct Notice {
     pub note: String,
 }
 
+impl Notice {
+    /// Reason of the one that tells that a step ended well.
+    pub const STEP_DONE: &'static str = "StepDone";
+}
+
 /// Decides what to do for a job now.
 ///
 /// While the peer is at work nothing is done but to say so. Clocks that disagree keep a job from starting; one that has started

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{RunState, draft::Draft};
+use super::{Notice, RunState, draft::Draft};
 use crate::{
     api::{
         UpgradeJobHook,
@@ -165,7 +165,7 @@ pub(super) fn drive(
         }
         Verdict::Done { message } => {
             draft.end_step(step, StepPhase::Succeeded, message.clone());
-            draft.notice(false, "StepDone", format!("{}: {message}", step.name));
+            draft.notice(false, Notice::STEP_DONE, format!("{}: {message}", step.name));
             if waits {
                 draft
                     .reports
