@@ -20,13 +20,13 @@ const EVENTS: [&str; 3] = ["Start", "UpgradeComplete", "Finish"];
 /// Longest time without a leader, in seconds.
 const TAKEOVER: u64 = 20;
 
-async fn holder(s: &Scenario) -> String {
+pub async fn holder(s: &Scenario) -> String {
     let api: Api<Lease> = Api::namespaced(s.client.clone(), NAMESPACE);
     let lease = api.get(LEASE).await.expect("reading the Lease");
     lease.spec.and_then(|s| s.holder_identity).unwrap_or_default()
 }
 
-async fn until_held_by(s: &Scenario, name: &str) {
+pub async fn until_held_by(s: &Scenario, name: &str) {
     until(&format!("{name} holds the Lease"), async || {
         (holder(s).await == name).then_some(())
     })

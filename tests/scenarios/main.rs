@@ -19,6 +19,7 @@ mod failures;
 mod fuzz;
 mod harness;
 mod health;
+mod held;
 mod hook_templates;
 mod interventions;
 mod leader;

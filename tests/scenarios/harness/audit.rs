@@ -1,18 +1,12 @@
 //! What was really written, from the API server's audit log: each request once, with its body.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::{BufRead, BufReader},
-    path::Path,
-};
+use std::{collections::BTreeSet, path::Path};
 
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::Value;
 
-/// The operator's user.
-pub const OPERATOR: &str = "system:serviceaccount:openshift-upgrade:upgrade-operator";
+use super::audit_log;
+pub use super::audit_log::OPERATOR;
 
 /// One request that may have changed something.
 #[derive(Clone, Debug)]
@@ -35,66 +29,16 @@ pub struct Request {
     pub at: Timestamp,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Line {
-    verb: String,
-    user: User,
-    #[serde(default)]
-    user_agent: String,
-    object_ref: Option<ObjectRef>,
-    response_status: Option<Status>,
-    #[serde(default)]
-    request_object: Value,
-    request_received_timestamp: Timestamp,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
-    #[serde(rename = "requestURI")]
-    request_uri: String,
-}
-
-#[derive(Deserialize)]
-struct User {
-    username: String,
-}
-
-#[derive(Deserialize)]
-struct ObjectRef {
-    #[serde(default)]
-    resource: String,
-    #[serde(default)]
-    subresource: String,
-    #[serde(default)]
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Status {
-    #[serde(default)]
-    code: u16,
-}
-
 /// All requests that write, in the order of their answers; and what was forbidden, reads included.
 ///
 /// An API server that has just started forbids for a moment what it allows as soon as it has read the roles: that is no
 /// lack of rights.
 pub fn read(log: &Path) -> (Vec<Request>, Vec<String>) {
     let (mut writes, mut forbidden, mut allowed) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-    let file = BufReader::new(File::open(log).expect("opening the audit log"));
-    for line in file.lines() {
-        let text = line.expect("reading the audit log");
-        // The last line may still be growing.
-        let Ok(line) = serde_json::from_str::<Line>(&text) else {
-            continue;
-        };
-        let code = line.response_status.map_or(0, |s| s.code);
-        let path = line.request_uri.split('?').next().unwrap_or_default();
-        let request = format!("{}: {} {path}", line.user.username, line.verb);
-        match line
-            .annotations
-            .get("authorization.k8s.io/decision")
-            .map(String::as_str)
-        {
+    for line in audit_log::read(log) {
+        let code = line.code();
+        let request = format!("{}: {} {}", line.user.username, line.verb, line.path());
+        match line.decision() {
             Some("forbid") => forbidden.insert(request),
             Some("allow") => allowed.insert(request),
             _ => false,
@@ -103,10 +47,7 @@ pub fn read(log: &Path) -> (Vec<Request>, Vec<String>) {
         if !matches!(line.verb.as_str(), "create" | "patch" | "update" | "delete") {
             continue;
         }
-        let resource = match object.subresource.as_str() {
-            "" => object.resource,
-            sub => format!("{}/{sub}", object.resource),
-        };
+        let resource = object.kind();
         let in_body = line
             .request_object
             .pointer("/metadata/name")
@@ -138,10 +79,7 @@ impl Request {
 
     /// Whether it sets or removes `spec.desiredUpdate` of the ClusterVersion.
     pub fn is_of_desired_update(&self) -> bool {
-        let changes = |op: &Value| op["path"] == "/spec/desiredUpdate" && op["op"] != "test";
-        self.resource == "clusterversions"
-            && (self.body.as_array().is_some_and(|ops| ops.iter().any(changes))
-                || self.body.pointer("/spec/desiredUpdate").is_some())
+        self.resource == "clusterversions" && audit_log::changes_desired_update(&self.body)
     }
 
     /// Whether it changes the pause of a pool, and to what.

@@ -2,6 +2,10 @@
 //! their own, a stand-in kubelet, and waiting on conditions.
 
 pub mod audit;
+#[allow(dead_code, reason = "the tests on the whole cluster look at more of it")]
+#[path = "../../support/audit_log.rs"]
+mod audit_log;
+mod clock;
 #[path = "../../support/https.rs"]
 pub mod https;
 pub mod kubelet;
@@ -16,6 +20,7 @@ use std::{
     fmt::Debug,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -159,6 +164,12 @@ impl Scenario {
 
     /// Starts an operator beside the one that runs, as by accident, and waits until it is ready.
     pub async fn another_operator(&self, flags: &[&str]) -> Process {
+        let program = Path::new(env!("CARGO_BIN_EXE_upgrade-operator"));
+        self.another_operator_by(program, Vec::new(), flags).await
+    }
+
+    /// The same by a program that starts it, with arguments of its own before the operator's.
+    async fn another_operator_by(&self, program: &Path, mut all: Vec<String>, flags: &[&str]) -> Process {
         let listen = format!("127.0.0.1:{}", self.lane.free_port(1));
         let mut arguments = self.operator_arguments.clone();
         // A flag that is given twice is refused: it is replaced.
@@ -170,8 +181,9 @@ impl Scenario {
         for pair in flags.chunks(2) {
             replace(pair[0], pair[1]);
         }
+        all.extend(arguments);
         let log = self.folder.path().join("another-operator.log");
-        let another = Process::start("another operator", &arguments, &log);
+        let another = Process::start_program("another operator", program, &all, &log);
         self.until_ready_at(self.lane.free_port(1)).await;
         another
     }
