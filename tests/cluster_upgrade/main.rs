@@ -13,12 +13,19 @@
     clippy::indexing_slicing
 )]
 
+#[allow(dead_code, reason = "other tests look at more of it")]
+#[path = "../support/audit_log.rs"]
+mod audit_log;
 mod example;
 mod hook_templates;
+mod processes;
 mod story;
 mod tekton;
 mod testbed;
 mod troubled_hooks;
+mod two_replicas;
+#[path = "../support/writers.rs"]
+mod writers;
 
 use std::time::Duration;
 
@@ -81,7 +88,7 @@ fn is_over(job: &UpgradeJob) -> bool {
 #[ignore = "needs the test cluster: tests/run"]
 async fn the_example_upgrades_the_cluster_and_tells_the_same_story_in_argo_and_in_the_job() {
     let cluster = Testbed::fresh(&[]).await;
-    let idle = testbed::operator_memory();
+    let idle = processes::operator_memory();
     let delay = Delay { min: 60, max: 600 };
     let start = near_minute(Timestamp::now());
     cluster.apply(&hook("notify", &HOOKED)).await;
@@ -94,7 +101,7 @@ async fn the_example_upgrades_the_cluster_and_tells_the_same_story_in_argo_and_i
 
     let (mut most, mut seen_held) = (idle, false);
     let job = wait_for("the upgrade ends", A_MINUTE + UPGRADE, async || {
-        most = most.max(testbed::operator_memory());
+        most = most.max(processes::operator_memory());
         // Time first: what is read afterwards was so later than this.
         let asked_at = Timestamp::now();
         let job = cluster.job(&name).await;
@@ -377,7 +384,7 @@ async fn an_operator_that_is_killed_while_the_control_plane_updates_is_carried_o
     })
     .await;
     let restarts = cluster.operator_restarts().await;
-    testbed::kill_operator();
+    processes::kill_operator();
 
     let job = wait_for("the upgrade ends", UPGRADE, async || {
         Some(cluster.job("killed").await).filter(is_over)

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     fmt::Debug,
-    fs,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -11,6 +10,7 @@ use std::{
 
 use k8s_openapi::api::{
     batch::v1::Job,
+    coordination::v1::Lease,
     core::v1::{Node, Pod},
 };
 use kube::{
@@ -24,6 +24,7 @@ use kube::{
 use openshift_upgrade_operator::{
     api::{UpgradeConfig, UpgradeJob, UpgradeJobHook, annotations, labels},
     engine::{Engine, Workflow, tekton::Tekton},
+    leader::LEASE,
     openshift::{
         cluster_version::{self, ClusterVersion, Release},
         machine_config_pool::MachineConfigPool,
@@ -72,6 +73,14 @@ pub fn event_of(pod: &Pod) -> String {
             .unwrap();
         serde_json::from_str(name).unwrap()
     })
+}
+
+/// Whether the kubelet found the pod ready.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    conditions
+        .filter(|c| c.type_ == "Ready")
+        .any(|c| c.status == "True")
 }
 
 /// The test cluster. When a test fails, it tells what operator, job and workflow have to say.
@@ -437,10 +446,27 @@ impl Testbed {
             .unwrap()
     }
 
+    /// The operator's pods, also those that are about to go.
+    pub async fn operator_pods(&self) -> Vec<Pod> {
+        let ours = ListParams::default().labels("app.kubernetes.io/name=upgrade-operator");
+        self.ours::<Pod>().list(&ours).await.unwrap().items
+    }
+
+    /// Deletes a pod of the operator, as in a rollout: it may end in order.
+    pub async fn delete_operator_pod(&self, name: &str) {
+        let api = self.ours::<Pod>();
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// The process that holds the operator's Lease.
+    pub async fn leader(&self) -> Option<String> {
+        let lease = self.ours::<Lease>().get(LEASE).await.unwrap();
+        lease.spec?.holder_identity.filter(|holder| !holder.is_empty())
+    }
+
     /// How often the operator's container was started again.
     pub async fn operator_restarts(&self) -> i32 {
-        let ours = ListParams::default().labels("app.kubernetes.io/name=upgrade-operator");
-        let pods = self.ours::<Pod>().list(&ours).await.unwrap().items;
+        let pods = self.operator_pods().await;
         assert_eq!(pods.len(), 1, "the operator has one pod");
         pods[0]
             .status
@@ -449,34 +475,4 @@ impl Testbed {
             .unwrap()[0]
             .restart_count
     }
-}
-
-/// VmRSS of the operator's process in kB.
-pub fn operator_memory() -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", operator_process())).unwrap();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-/// SIGKILL to the operator's process: it has no time to say anything to anybody.
-pub fn kill_operator() {
-    let pid = operator_process().to_string();
-    let status = Command::new("kill").args(["-KILL", &pid]).status().unwrap();
-    assert!(status.success());
-    println!("the operator is killed");
-}
-
-/// The operator's process: the one that runs it in a pod's cgroup.
-fn operator_process() -> u32 {
-    let found: Vec<u32> = fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid| {
-            let read = |file| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            read("cmdline").starts_with(b"/bin/upgrade-operator\0run\0")
-                && String::from_utf8_lossy(&read("cgroup")).contains("kubepods")
-        })
-        .collect();
-    assert_eq!(found.len(), 1, "processes of the operator: {found:?}");
-    found[0]
 }

@@ -105,19 +105,37 @@ start_etcd() {
 }
 
 # The audit log is chosen when the cluster comes up and kept over a restart of
-# the API server: TESTBED_AUDIT=1, or the name of an audit level.
+# the API server: TESTBED_AUDIT=1, `ours`, or the name of an audit level.
 choose_audit() {
     local level=${TESTBED_AUDIT:-0}
     case $level in
         '' | 0) return 0 ;;
         1) level=Metadata ;;
     esac
-    cat >"$CP_DIR/audit-policy.yaml" <<END
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: $level
+    {
+        printf 'apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n'
+        if [[ $level == ours ]]; then
+            audit_rules_of_ours
+        else
+            echo "- level: $level"
+        fi
+    } >"$CP_DIR/audit-policy.yaml"
+}
+
+# All requests of our ServiceAccounts and nobody else's, so it stays small; with
+# their bodies those that tell who leads and what is asked of the ClusterVersion.
+audit_rules_of_ours() {
+    local account=system:serviceaccount:$OPERATOR_NAMESPACE
+    cat <<END
+- level: Request
+  users: ['$account:upgrade-operator']
+  verbs: [create, update, patch]
+  resources:
+  - {group: coordination.k8s.io, resources: [leases]}
+  - {group: config.openshift.io, resources: [clusterversions]}
+- level: Metadata
+  users: ['$account:upgrade-operator', '$account:upgrade-workflow']
+- level: None
 END
 }
 
