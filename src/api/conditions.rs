@@ -28,6 +28,8 @@ pub mod types {
     pub const SCHEDULED: &str = "Scheduled";
     /// Whether the newest run that was due made no job though nothing suspended it.
     pub const RUN_MISSED: &str = "RunMissed";
+    /// Whether the newest job of the config that has ended, and was not skipped on purpose, succeeded.
+    pub const LAST_UPGRADE_SUCCEEDED: &str = "LastUpgradeSucceeded";
     /// Whether the cluster's ClusterVersion has the spec that ours says.
     pub const APPLIED: &str = "Applied";
     /// Whether something outside of the cluster's objects keeps the operator from starting anything.

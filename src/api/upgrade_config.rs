@@ -236,7 +236,7 @@ pub struct UpgradeConfigStatus {
     /// What became of the newest twenty runs that were decided, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recent_runs: Vec<RecentRun>,
-    /// Conditions `Valid`, `Suspended`, `Scheduled`, `RunMissed`, `ChannelChangeAhead`.
+    /// Conditions `Valid`, `Suspended`, `Scheduled`, `RunMissed`, `LastUpgradeSucceeded`, `ChannelChangeAhead`, `Held`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -17,6 +17,7 @@
 
 pub mod history;
 pub mod job;
+mod last_upgrade;
 mod record;
 mod runs;
 mod status;

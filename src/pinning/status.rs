@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
-    ConfigDecision, record,
+    ConfigDecision, last_upgrade, record,
     runs::{Block, Decided, Next, Scene, Walk},
 };
 use crate::{
@@ -86,6 +86,7 @@ impl View<'_> {
         draft.announce(scene);
         draft.scheduled(scene, &walk.next);
         draft.suspended(scene);
+        last_upgrade::tell(&mut draft.status, draft.config, scene.jobs, draft.now);
         draft.finish()
     }
 }

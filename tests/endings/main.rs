@@ -13,9 +13,12 @@
 )]
 
 mod any_step;
+#[path = "../support/argocd.rs"]
+mod argocd;
 mod documented;
 mod ending;
 mod failed;
+mod health;
 mod next_hooks;
 mod night;
 mod pins;
@@ -43,5 +46,6 @@ fn assert_ends(night: &Night, as_: &str, message: &str, hooks: &str, left: Left)
     };
     assert_eq!(ending, expected);
     morning.assert_all_is_given_back();
+    morning.assert_argocd_tells();
     morning.assert_later_job_succeeds();
 }

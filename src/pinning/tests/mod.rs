@@ -3,6 +3,7 @@
 mod edits;
 mod held;
 mod history;
+mod last_upgrade;
 mod overlays;
 mod rehearsal;
 mod runs;
