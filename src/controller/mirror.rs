@@ -166,9 +166,19 @@ pub struct Config {
     pub watch: watcher::Config,
     /// A kind that the API server does not have is looked for at least this often.
     pub absent_kind_poll: Duration,
+    /// Whether the operator can do without the kind: then it may lack the right to it, which is as if the API server did not
+    /// have it. A cluster without an engine needs no rights for that.
+    pub is_optional: bool,
 }
 
 impl Config {
+    /// For a kind that the operator can do without.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.is_optional = true;
+        self
+    }
+
     /// Only objects with this field selector.
     #[must_use]
     pub fn fields(mut self, selector: &str) -> Self {
@@ -234,7 +244,9 @@ pub async fn watch<K, T>(
                 }
             }
             Err(error) => {
-                let is_absent = is_no_such_kind(&error);
+                let code = refusal(&error);
+                let is_forbidden = config.is_optional && code == Some(403);
+                let is_absent = code == Some(404) || is_forbidden;
                 let longest = if is_absent {
                     config.absent_kind_poll
                 } else {
@@ -242,13 +254,15 @@ pub async fn watch<K, T>(
                 };
                 let delay = backoff.delay(longest);
                 if is_absent && mirror.missing(delay) {
-                    tracing::info!(
-                        kind,
-                        "the API server does not have this kind; looking again from time to time"
-                    );
+                    let why = if is_forbidden {
+                        "the operator has no right to this kind and does without"
+                    } else {
+                        "the API server does not have this kind"
+                    };
+                    tracing::info!(kind, "{why}; looking again from time to time");
                     changed.notify_one();
                 } else if is_absent {
-                    tracing::debug!(kind, "the API server still does not have this kind");
+                    tracing::debug!(kind, %error, "still does without this kind");
                 } else {
                     tracing::warn!(kind, %error, "watch failed; trying again");
                 }
@@ -258,13 +272,15 @@ pub async fn watch<K, T>(
     }
 }
 
-/// An API server answers so for a kind without CustomResourceDefinition: 404 and a line of text, no Status, so that there is no
-/// reason to go by.
-fn is_no_such_kind(error: &watcher::Error) -> bool {
+/// What the API server answered, where a list or watch did not begin.
+///
+/// Of a kind without CustomResourceDefinition it says 404 with a line of text, no Status, so that there is no reason to go by;
+/// and 403 to who has no right to it, whether the kind is there or not.
+fn refusal(error: &watcher::Error) -> Option<u16> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 404,
-        _ => false,
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
     }
 }
 
@@ -286,5 +302,42 @@ mod tests {
         assert_eq!(delays[9..], [300_000, 300_000], "a long delay is no quiet time");
         tokio::time::sleep(Backoff::QUIET + Duration::from_secs(1)).await;
         assert_eq!(backoff.delay(longest), Backoff::FIRST);
+    }
+
+    /// What is known of a kind when the API server answers every list with this code.
+    async fn knowledge_after(code: u16, is_optional: bool) -> Knowledge {
+        let refuse = move |_: http::Request<kube::client::Body>| async move {
+            let status = kube::core::Status::failure("no", "Reason").with_code(code);
+            let body = serde_json::to_vec(&status).unwrap_or_default();
+            let answer = http::Response::builder()
+                .status(code)
+                .body(http_body_util::Full::from(body));
+            answer.map_err(std::io::Error::other)
+        };
+        let client = kube::Client::new(tower::service_fn(refuse), "default");
+        let api: Api<k8s_openapi::api::batch::v1::Job> = Api::namespaced(client, "default");
+        let config = Config {
+            watch: watcher::Config::default(),
+            absent_kind_poll: Duration::from_secs(300),
+            is_optional,
+        };
+        let (mirror, changed) = (Mirror::default(), Arc::new(Notify::new()));
+        let watching = watch(api, config, mirror.clone(), changed, Some);
+        let _ = tokio::time::timeout(Duration::from_secs(5), watching).await;
+        mirror.knowledge()
+    }
+
+    #[rstest::rstest]
+    #[case::no_such_kind(404, false, Knowledge::NoSuchKind)]
+    #[case::no_right_to_what_it_needs(403, false, Knowledge::Unknown)]
+    #[case::no_right_to_what_it_can_do_without(403, true, Knowledge::NoSuchKind)]
+    #[case::broken(500, true, Knowledge::Unknown)]
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_without_rights_is_absent_if_the_operator_can_do_without(
+        #[case] code: u16,
+        #[case] is_optional: bool,
+        #[case] expected: Knowledge,
+    ) {
+        assert_eq!(knowledge_after(code, is_optional).await, expected);
     }
 }

@@ -94,6 +94,7 @@ pub(super) fn watch_config(settings: &Settings) -> mirror::Config {
         // Whole pages are parsed before they are stripped, so small ones keep the peak low.
         watch: watcher::Config::default().timeout(seconds).page_size(50),
         absent_kind_poll: Duration::try_from(settings.absent_kind_poll).unwrap_or_default(),
+        is_optional: false,
     }
 }
 
@@ -224,22 +225,39 @@ impl Stores {
         ));
         let node = |o: Node| Some(NodeView::from(&o));
         tasks.spawn(watch(Api::all(c()), config(), stores.nodes.clone(), n(), node));
-        let machines = Api::namespaced_with(c(), machine::NAMESPACE, &machine::resource());
-        let view = |o: DynamicObject| Some(MachineView::from(&o));
-        tasks.spawn(watch(machines, config(), stores.machines.clone(), n(), view));
         let of_hooks = config().labels(labels::HOOK_JOB);
         let clear = |mut o: Job| {
             o.metadata.managed_fields = None;
             Some(o)
         };
         let jobs = Api::namespaced(c(), namespace);
+        tasks.spawn(watch(jobs, of_hooks, stores.hook_jobs.clone(), n(), clear));
+        self.start_optional(client, settings, changed, tasks);
+    }
+
+    /// Watches kinds that the operator can do without.
+    fn start_optional(
+        &self,
+        client: &Client,
+        settings: &Settings,
+        changed: &Arc<Notify>,
+        tasks: &mut JoinSet<()>,
+    ) {
+        let stores = self;
+        let namespace = &settings.namespace;
+        let config = || watch_config(settings).optional();
+        let c = || client.clone();
+        let n = || Arc::clone(changed);
+        let machines = Api::namespaced_with(c(), machine::NAMESPACE, &machine::resource());
+        let view = |o: DynamicObject| Some(MachineView::from(&o));
         tasks.spawn(watch(
-            jobs,
-            of_hooks.clone(),
-            stores.hook_jobs.clone(),
+            machines,
+            config().optional(),
+            stores.machines.clone(),
             n(),
-            clear,
+            view,
         ));
+        let of_hooks = config().labels(labels::HOOK_JOB);
         let task_runs = Api::namespaced_with(c(), namespace, &task_run::resource());
         let view = |o: DynamicObject| Some(TaskRun::from(o));
         tasks.spawn(watch(task_runs, of_hooks, stores.task_runs.clone(), n(), view));
