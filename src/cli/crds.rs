@@ -182,6 +182,9 @@ mod tests {
 
     use super::*;
 
+    /// Written by hand.
+    const KUSTOMIZATION: &str = "kustomization.yaml";
+
     fn folder() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("crds")
     }
@@ -199,9 +202,13 @@ mod tests {
             );
         }
         let names = |f: std::io::Result<std::fs::DirEntry>| f.unwrap().file_name().into_string().unwrap();
-        let stored: BTreeSet<String> = std::fs::read_dir(folder()).unwrap().map(names).collect();
+        let mut stored: BTreeSet<String> = std::fs::read_dir(folder()).unwrap().map(names).collect();
         let derived: BTreeSet<String> = files.into_iter().map(|f| f.name).collect();
+        assert!(stored.remove(KUSTOMIZATION));
         assert_eq!(stored, derived, "a file of a kind that is no more: remove it");
+        let text = std::fs::read_to_string(folder().join(KUSTOMIZATION)).unwrap();
+        let listed: Value = serde_yaml::from_str(&text).unwrap();
+        assert_eq!(listed["resources"], serde_json::json!(derived), "{KUSTOMIZATION}");
     }
 
     #[test]

@@ -128,6 +128,13 @@ build_openshift-api() {
         "$mco"/*_machineconfigs.crd.yaml
 }
 
+# As Helm itself is built, but for the version that it tells.
+build_helm() {
+    local out=$1
+    cd "$TESTBED_ROOT/modules/helm"
+    go_build "$out" helm.sh/helm/v4/cmd/helm -ldflags '-s -w'
+}
+
 # extract_package MODULE DIRECTORY: the files of the module's package of Debian's. Installing it would start services
 # and pull in a user interface; building Prometheus from source takes longer than all else.
 extract_package() {
