@@ -131,6 +131,11 @@ const SAME_ENGINE: &str = "(has(self.config) && has(self.config.workflow) && has
      ? oldSelf.config.workflow.engine : '')";
 
 impl UpgradeJob {
+    /// The workflow that it follows, if it has begun with one.
+    pub fn workflow(&self) -> Option<&WorkflowStatus> {
+        self.status.as_ref()?.workflow.as_ref()
+    }
+
     /// Whether the job was started.
     pub fn is_started(&self) -> bool {
         self.status

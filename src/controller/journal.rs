@@ -67,7 +67,7 @@ mod tests {
     fn status(steps: &[(&str, &str)]) -> UpgradeJobStatus {
         let steps: Vec<_> = steps
             .iter()
-            .map(|(name, phase)| json!({"name": name, "phase": phase}))
+            .map(|(name, phase)| json!({"name": name, "kind": "Hook", "phase": phase}))
             .collect();
         serde_json::from_value(json!({"steps": steps})).unwrap()
     }

@@ -108,8 +108,8 @@ pub async fn now(ctx: &Context, job: &UpgradeJob, seen: &[Other]) -> Result<Vec<
 }
 
 fn is_followed(engine: EngineChoice, name: &str, job: &UpgradeJob) -> bool {
-    let workflow = job.status.as_ref().and_then(|s| s.workflow.as_ref());
-    workflow.is_some_and(|w| w.engine == engine && w.name == name)
+    job.workflow()
+        .is_some_and(|w| w.engine == engine && w.name == name)
 }
 
 fn is_of(workflow: &DynamicObject, job: &UpgradeJob) -> bool {

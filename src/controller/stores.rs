@@ -250,13 +250,7 @@ impl Stores {
         let n = || Arc::clone(changed);
         let machines = Api::namespaced_with(c(), machine::NAMESPACE, &machine::resource());
         let view = |o: DynamicObject| Some(MachineView::from(&o));
-        tasks.spawn(watch(
-            machines,
-            config().optional(),
-            stores.machines.clone(),
-            n(),
-            view,
-        ));
+        tasks.spawn(watch(machines, config(), stores.machines.clone(), n(), view));
         let of_hooks = config().labels(labels::HOOK_JOB);
         let task_runs = Api::namespaced_with(c(), namespace, &task_run::resource());
         let view = |o: DynamicObject| Some(TaskRun::from(o));

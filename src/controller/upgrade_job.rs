@@ -60,12 +60,7 @@ pub async fn reconcile(
     job: &UpgradeJob,
 ) -> Result<Option<Timestamp>, Error> {
     let began = world.outside.careful(ctx.now());
-    let cached = job
-        .status
-        .as_ref()
-        .and_then(|s| s.workflow.as_ref())
-        .and_then(|w| ctx.stores.workflow(w.engine, &w.name));
-    if let Some(workflow) = job.status.as_ref().and_then(|s| s.workflow.as_ref())
+    if let Some(workflow) = job.workflow()
         && ctx.stores.may_be_starting(workflow.engine)
     {
         let (job, engine) = (job.name_any(), workflow.engine.as_str());
@@ -76,6 +71,9 @@ pub async fn reconcile(
         );
         return Ok(Some(in_future(ctx.now(), ENGINE_LOOK)));
     }
+    let cached = job
+        .workflow()
+        .and_then(|w| ctx.stores.workflow(w.engine, &w.name));
     let others = others::seen(&ctx.stores, job);
     let mut scene = Pass {
         ctx,
@@ -106,8 +104,10 @@ pub async fn reconcile(
     let Some(job) = fresh.job(&job.name_any()).cloned() else {
         return Ok(None);
     };
-    let recorded = job.status.as_ref().and_then(|s| s.workflow.as_ref());
-    let workflow = match recorded.and_then(|w| Some((engine::of(w.engine)?, &w.name))) {
+    let workflow = match job
+        .workflow()
+        .and_then(|w| Some((engine::of(w.engine)?, &w.name)))
+    {
         Some((engine, name)) => {
             match live::workflow(&ctx.client, &settings.namespace, engine, name).await {
                 // With its kind it went itself. For a moment an API server may not know the kind: that is tried again.
@@ -245,13 +245,14 @@ impl Pass<'_> {
 
     /// The job's workflow with its engine.
     fn workflow(&self) -> Option<(&'static dyn Engine, &Workflow)> {
-        let recorded = self.job.status.as_ref()?.workflow.as_ref()?;
+        let recorded = self.job.workflow()?;
         Some((engine::of(recorded.engine)?, self.workflow.as_ref()?))
     }
 
     fn is_embedded(&self) -> bool {
-        let workflow = self.job.status.as_ref().and_then(|s| s.workflow.as_ref());
-        workflow.is_some_and(|w| w.engine == EngineChoice::Embedded)
+        self.job
+            .workflow()
+            .is_some_and(|w| w.engine == EngineChoice::Embedded)
     }
 
     fn run(&self) -> RunState {
@@ -274,12 +275,7 @@ impl Pass<'_> {
         if object.labels().get(labels::UPGRADE_JOB_UID) != self.job.metadata.uid.as_ref() {
             return RunState::Foreign;
         }
-        let recorded = self
-            .job
-            .status
-            .as_ref()
-            .and_then(|s| s.workflow.as_ref())
-            .and_then(|w| w.uid.as_ref());
+        let recorded = self.job.workflow().and_then(|w| w.uid.as_ref());
         let uid = object.metadata.uid.clone().unwrap_or_default();
         if recorded.is_some_and(|r| *r != uid) {
             // Deleted and made again under the same name: not the run that we know.
@@ -293,21 +289,13 @@ impl Pass<'_> {
 
     /// The engine of the job. A job keeps the one that it began with.
     fn engine(&self) -> EngineState {
-        let status = self.job.status.as_ref();
-        let begun = status.and_then(|s| s.workflow.as_ref()).map(|w| w.engine);
+        let begun = self.job.workflow().map(|w| w.engine);
         let configured = self.job.spec.config.engine().unwrap_or(self.ctx.settings.engine);
         let hooks = select::of_job(&self.world.hooks, self.job);
         let installed = self.ctx.stores.installed();
         match engine::choose(begun.unwrap_or(configured), installed, &hooks) {
             Err(why) => EngineState::Missing(why),
-            Ok(engine) => {
-                let resource = engine::of(engine).map(Engine::resource);
-                EngineState::Ready {
-                    engine,
-                    api_version: resource.as_ref().map(|r| r.api_version.clone()),
-                    kind: resource.map(|r| r.kind),
-                }
-            }
+            Ok(engine) => EngineState::Ready(engine),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
         conditions::{reasons, types},
         upgrade_job::{EngineChoice, FormerWorkflow, StepPhase, WorkflowStatus},
     },
-    engine::run_name,
+    engine::{self, Engine, run_name},
     plan::{Part, Plan, RunKind},
 };
 
@@ -22,32 +22,28 @@ pub(super) fn is_embedded(draft: &Draft<'_>) -> bool {
 
 /// From now on the job follows the workflow of this name, on the engine that it began with.
 pub(super) fn follow(draft: &mut Draft<'_>, name: String) {
-    let before = draft.status.workflow.as_ref();
-    let kind = match (draft.input.engine, before) {
-        (
-            EngineState::Ready {
-                engine,
-                api_version,
-                kind,
-            },
-            _,
-        ) => Some((*engine, api_version.clone(), kind.clone())),
+    let begun = draft.status.workflow.as_ref().map(|w| w.engine);
+    let engine = match draft.input.engine {
+        EngineState::Ready(engine) => Some(*engine),
         // It may come back; what becomes of the job if it does not is decided elsewhere.
-        (EngineState::Missing(_), Some(w)) => Some((w.engine, w.api_version.clone(), w.kind.clone())),
-        (EngineState::Missing(_), None) => None,
+        EngineState::Missing(_) => begun,
     };
-    let Some((engine, api_version, kind)) = kind else {
-        return;
-    };
+    if let Some(engine) = engine {
+        follow_on(draft, engine, name);
+    }
+}
+
+fn follow_on(draft: &mut Draft<'_>, engine: EngineChoice, name: String) {
+    let resource = engine::of(engine).map(Engine::resource);
     let template = draft.input.settings.workflow_url_template.as_ref();
-    let url = template.filter(|_| kind.is_some()).map(|t| {
+    let url = template.filter(|_| resource.is_some()).map(|t| {
         t.replace("{namespace}", &draft.input.settings.namespace)
             .replace("{name}", &name)
     });
     draft.status.workflow = Some(WorkflowStatus {
         engine,
-        api_version,
-        kind,
+        api_version: resource.as_ref().map(|r| r.api_version.clone()),
+        kind: resource.map(|r| r.kind),
         name,
         uid: None,
         phase: None,
@@ -108,16 +104,7 @@ pub(super) fn hand_over(draft: &mut Draft<'_>, plan: &Plan, why: &str) -> bool {
         return true;
     };
     leave(draft);
-    draft.status.workflow = Some(WorkflowStatus {
-        engine: EngineChoice::Embedded,
-        api_version: None,
-        kind: None,
-        name,
-        uid: None,
-        phase: None,
-        url: None,
-        since: Some(draft.time()),
-    });
+    follow_on(draft, EngineChoice::Embedded, name);
     let message = format!(
         "{why}; the operator follows the rest of the plan without a workflow, and hooks that only the engine can run count as \
          failed"

@@ -85,7 +85,7 @@ impl<'a> Draft<'a> {
     fn engine(&self) -> Option<EngineChoice> {
         let begun = self.status.workflow.as_ref().map(|w| w.engine);
         let found = match self.input.engine {
-            EngineState::Ready { engine, .. } => Some(*engine),
+            EngineState::Ready(engine) => Some(*engine),
             EngineState::Missing(_) => None,
         };
         begun.or(found)

@@ -94,14 +94,7 @@ pub enum RunState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineState {
     /// It is installed; never `Auto`.
-    Ready {
-        /// Which one.
-        engine: EngineChoice,
-        /// API version of its workflows; `None` where it has no objects.
-        api_version: Option<String>,
-        /// Kind of its workflows.
-        kind: Option<String>,
-    },
+    Ready(EngineChoice),
     /// It is not, and why.
     Missing(String),
 }

@@ -1,8 +1,6 @@
 //! Whether a workflow can be made of the user's own template (`config.workflow.template`): looked at when the job is pinned, so
 //! that people learn of it before the night, and again until it is well.
 
-use kube::ResourceExt;
-
 use super::{EngineState, draft::Draft};
 use crate::{
     api::conditions::{self, reasons, types},
@@ -21,7 +19,7 @@ pub(super) fn check(draft: &mut Draft<'_>) -> bool {
     let Some(name) = config.and_then(|w| w.template.as_ref()).map(|t| t.name.clone()) else {
         return true;
     };
-    let EngineState::Ready { engine, .. } = draft.input.engine else {
+    let EngineState::Ready(engine) = draft.input.engine else {
         return true;
     };
     let Some(engine) = engine::of(*engine) else {
@@ -83,6 +81,6 @@ fn render(draft: &Draft<'_>, engine: &dyn Engine, key: &TemplateKey, found: &Loo
     };
     engine
         .render(&plan, &context)
-        .map(|object| drop(object.name_any()))
+        .map(drop)
         .map_err(|error| format!("{key}: {error}"))
 }

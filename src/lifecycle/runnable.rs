@@ -26,7 +26,7 @@ pub(super) fn check(draft: &mut Draft<'_>) -> bool {
     if conditions::get(&draft.status.conditions, types::HOOKS_RUNNABLE).is_some() {
         return true;
     }
-    let EngineState::Ready { engine, .. } = draft.input.engine else {
+    let EngineState::Ready(engine) = draft.input.engine else {
         return true;
     };
     let input = draft.input;

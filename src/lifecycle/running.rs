@@ -128,7 +128,7 @@ fn absent(draft: &mut Draft<'_>, plan: &Plan) {
 
 fn create(draft: &mut Draft<'_>) {
     match draft.input.engine {
-        EngineState::Ready { .. } => draft.actions.push(steps::Action::CreateWorkflow),
+        EngineState::Ready(_) => draft.actions.push(steps::Action::CreateWorkflow),
         EngineState::Missing(why) => draft.say(why.clone()),
     }
 }

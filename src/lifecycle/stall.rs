@@ -158,7 +158,7 @@ fn silence(draft: &Draft<'_>, plan: &Plan) -> Option<Silence> {
         RunState::Absent => {
             let why = match draft.input.engine {
                 EngineState::Missing(why) => format!(" ({why})"),
-                EngineState::Ready { .. } => String::new(),
+                EngineState::Ready(_) => String::new(),
             };
             Some(Silence {
                 since: followed,

@@ -19,7 +19,10 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::Value;
 
 use super::hook_run::{Again, is_held};
-use crate::api::{GoDuration, annotations, upgrade_job::HookState};
+use crate::{
+    api::{GoDuration, annotations, upgrade_job::HookState},
+    settings::Settings,
+};
 
 pub use build::{build, has_no_limit, next};
 pub use ending::PodSight;
@@ -27,7 +30,7 @@ pub use ending::PodSight;
 /// So often is a hook started again whose pod was killed, as in Argo's workflows.
 pub const MAX_RESTARTS: u32 = 10;
 /// How long Tekton may take to look at a TaskRun; as long as an engine may be silent before a job goes on without it.
-const NOT_BEGUN: SignedDuration = SignedDuration::from_mins(15);
+const NOT_BEGUN: SignedDuration = Settings::ENGINE_HANDOVER_AFTER;
 
 /// The kind.
 pub fn resource() -> ApiResource {

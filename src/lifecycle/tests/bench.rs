@@ -58,11 +58,7 @@ pub struct Bench {
 impl Bench {
     pub fn new(job: UpgradeJob) -> Self {
         let name = job.metadata.name.clone().unwrap();
-        let engine = EngineState::Ready {
-            engine: EngineChoice::Argo,
-            api_version: Some("argoproj.io/v1alpha1".into()),
-            kind: Some("Workflow".into()),
-        };
+        let engine = EngineState::Ready(EngineChoice::Argo);
         let world = World {
             jobs: vec![job],
             ..world()
@@ -179,27 +175,19 @@ impl Bench {
 
     /// On a cluster with Tekton.
     pub fn on_tekton(mut self) -> Self {
-        self.engine = EngineState::Ready {
-            engine: EngineChoice::Tekton,
-            api_version: Some("tekton.dev/v1".into()),
-            kind: Some("PipelineRun".into()),
-        };
+        self.engine = EngineState::Ready(EngineChoice::Tekton);
         self
     }
 
     /// Follows the plan without any workflow.
     pub fn embedded(mut self) -> Self {
-        self.engine = EngineState::Ready {
-            engine: EngineChoice::Embedded,
-            api_version: None,
-            kind: None,
-        };
+        self.engine = EngineState::Ready(EngineChoice::Embedded);
         self
     }
 
     fn is_embedded(&self) -> bool {
         let embedded = EngineChoice::Embedded;
-        matches!(self.engine, EngineState::Ready { engine, .. } if engine == embedded)
+        matches!(self.engine, EngineState::Ready(engine) if engine == embedded)
             || self.status().workflow.is_some_and(|w| w.engine == embedded)
     }
 

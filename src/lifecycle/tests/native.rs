@@ -384,11 +384,7 @@ fn what_cannot_run_is_said_at_the_pin(#[case] engine: EngineChoice, #[case] caus
     for (policy, fails) in [("Abort", true), ("Ignore", false)] {
         let mut bench = bench(vec![hook("a", &["Start", "Finish"], policy)], json!({}));
         bench.templates.0.clear();
-        bench.engine = EngineState::Ready {
-            engine,
-            api_version: None,
-            kind: None,
-        };
+        bench.engine = EngineState::Ready(engine);
         bench.settle_at(-100);
         let status = bench.status();
         let condition = conditions::get(&status.conditions, types::HOOKS_RUNNABLE).unwrap();
