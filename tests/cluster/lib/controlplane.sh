@@ -250,8 +250,9 @@ has_yaml() { compgen -G "$1/*.yaml" >/dev/null; }
 
 apply_own_crds() {
     if has_yaml "$TESTBED_CHECKOUT/crds"; then
-        apply --filename "$TESTBED_CHECKOUT/crds"
-        kubectl wait --for=condition=Established --timeout=30s --filename "$TESTBED_CHECKOUT/crds" >/dev/null
+        apply --kustomize "$TESTBED_CHECKOUT/crds"
+        kubectl kustomize "$TESTBED_CHECKOUT/crds" |
+            kubectl wait --for=condition=Established --timeout=30s --filename - >/dev/null
     else
         warn "no CRDs of our own: crds/ holds no YAML"
     fi
