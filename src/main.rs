@@ -30,6 +30,8 @@ enum LogFormat {
 enum Command {
     /// Run the operator.
     Run(Box<cli::run::Args>),
+    /// Give back what the operator holds on the cluster, before it is removed.
+    Release(cli::release::Args),
     /// Print the CustomResourceDefinitions.
     Crds(cli::crds::Args),
     /// Print the workflow that an UpgradeJob would run as.
@@ -88,6 +90,7 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
         Command::SimulateOpenshift(args) => {
             block_on(cli::simulate_openshift::run(args))?.map_err(|e| e.to_string())?;
         }
+        Command::Release(args) => return block_on(cli::release::run(args))?.map_err(|e| e.to_string()),
         Command::Crds(args) => cli::crds::run(&args).map_err(|e| e.to_string())?,
         Command::NextRuns(args) => cli::next_runs::run(&args).map_err(|e| e.to_string())?,
         Command::Rehearse(args) => return cli::rehearse::run(&args).map_err(|e| e.to_string()),
@@ -117,7 +120,11 @@ fn start_logs(format: LogFormat, wanted: Option<String>, command: &Command) {
         Command::Run(_) | Command::SimulateOpenshift(_) => "info",
         // What the simulated operator logs is no answer.
         Command::Rehearse(_) => "off",
-        Command::Crds(_) | Command::NextRuns(_) | Command::Render(_) | Command::SelectPods => "warn",
+        Command::Release(_)
+        | Command::Crds(_)
+        | Command::NextRuns(_)
+        | Command::Render(_)
+        | Command::SelectPods => "warn",
     };
     let filter = wanted.map_or_else(
         || EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level)),

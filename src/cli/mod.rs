@@ -4,6 +4,7 @@ pub mod crds;
 pub mod manifests;
 pub mod next_runs;
 pub mod rehearse;
+pub mod release;
 pub mod render;
 pub mod review;
 pub mod run;

@@ -122,13 +122,8 @@ pub async fn run(args: Args) -> Result<(), Error> {
     let identity = args.identity.clone().unwrap_or_else(identity);
     let mut config = client_config(args.kubeconfig.as_deref()).await?;
     config.headers.extend(user_agent(&identity));
-    let in_pod = config.default_namespace.clone();
+    let namespace = namespace(args.namespace.clone(), &config);
     let client = Client::try_from(config)?;
-    let namespace = args
-        .namespace
-        .clone()
-        .or(Some(in_pod).filter(|n| n != "default"))
-        .unwrap_or_else(|| "openshift-upgrade".to_owned());
     let settings = settings(&args, namespace, identity)?;
     let prometheus = prometheus(&args)?;
     tracing::info!(
@@ -242,8 +237,14 @@ fn settings(args: &Args, namespace: String, identity: String) -> Result<Settings
     })
 }
 
+/// The namespace that is served: the one that is given, else that of the pod.
+pub(super) fn namespace(given: Option<String>, config: &Config) -> String {
+    let in_pod = Some(config.default_namespace.clone()).filter(|n| n != "default");
+    given.or(in_pod).unwrap_or_else(|| "openshift-upgrade".to_owned())
+}
+
 /// Access to the API server, without kube's own retries: they would hide an API server that is away for minutes.
-async fn client_config(kubeconfig: Option<&std::path::Path>) -> Result<Config, Error> {
+pub(super) async fn client_config(kubeconfig: Option<&std::path::Path>) -> Result<Config, Error> {
     let mut config = match kubeconfig {
         Some(path) => {
             let file = kube::config::Kubeconfig::read_from(path).map_err(|e| Error::Access(e.to_string()))?;

@@ -113,8 +113,8 @@ impl Effects<'_> {
             {"op": "replace", "path": "/metadata/resourceVersion", "value": cluster.resource_version()},
             {"op": "add", "path": "/spec/desiredUpdate", "value": value},
         ]);
-        self.patch_cluster_version(attempt, json_patch(patch, "set spec.desiredUpdate")?)
-            .await
+        let patch = json_patch(patch, "set spec.desiredUpdate")?;
+        patch_cluster_version(self.client, attempt, patch).await
     }
 
     async fn withdraw(&self, ours: &Target, restore: Option<&Target>) -> Result<(), CallError> {
@@ -135,15 +135,8 @@ impl Effects<'_> {
             {"op": "test", "path": "/spec/desiredUpdate/version", "value": ours.version},
             change,
         ]);
-        self.patch_cluster_version(attempt, json_patch(patch, "take spec.desiredUpdate back")?)
-            .await
-    }
-
-    async fn patch_cluster_version(&self, attempt: String, patch: Patch<Value>) -> Result<(), CallError> {
-        let api: Api<ClusterVersion> = Api::all(self.client.clone());
-        call(attempt, api.patch(cluster_version::NAME, &params(), &patch))
-            .await
-            .map(drop)
+        let patch = json_patch(patch, "take spec.desiredUpdate back")?;
+        patch_cluster_version(self.client, attempt, patch).await
     }
 
     async fn lock(&self, take: bool) -> Result<(), CallError> {
@@ -153,17 +146,8 @@ impl Effects<'_> {
             "release the lock on the ClusterVersion"
         };
         let cluster = self.cluster_version(attempt)?;
-        let (key, uid) = if take {
-            (Some(pools::key(&self.job)), self.job.metadata.uid.clone())
-        } else {
-            (None, None)
-        };
-        let patch = json!({"metadata": {
-            "resourceVersion": cluster.resource_version(),
-            "annotations": {annotations::UPGRADE_JOB: key, annotations::UPGRADE_JOB_UID: uid},
-        }});
-        self.patch_cluster_version(attempt.to_owned(), Patch::Merge(patch))
-            .await
+        let holder = take.then_some(&self.job);
+        write_lock(self.client, cluster, attempt, holder).await
     }
 
     async fn pause(&self, pool: &str, reason: PauseReason) -> Result<(), CallError> {
@@ -345,6 +329,36 @@ impl Effects<'_> {
         }
         .map(drop)
     }
+}
+
+async fn patch_cluster_version(
+    client: &Client,
+    attempt: String,
+    patch: Patch<Value>,
+) -> Result<(), CallError> {
+    let api: Api<ClusterVersion> = Api::all(client.clone());
+    call(attempt, api.patch(cluster_version::NAME, &params(), &patch))
+        .await
+        .map(drop)
+}
+
+/// Removes the lock, whoever has it.
+pub async fn unlock(client: &Client, cluster: &ClusterVersion) -> Result<(), CallError> {
+    write_lock(client, cluster, "remove the lock from the ClusterVersion", None).await
+}
+
+async fn write_lock(
+    client: &Client,
+    cluster: &ClusterVersion,
+    attempt: &str,
+    holder: Option<&UpgradeJob>,
+) -> Result<(), CallError> {
+    let uid = holder.and_then(|job| job.metadata.uid.clone());
+    let patch = json!({"metadata": {
+        "resourceVersion": cluster.resource_version(),
+        "annotations": {annotations::UPGRADE_JOB: holder.map(pools::key), annotations::UPGRADE_JOB_UID: uid},
+    }});
+    patch_cluster_version(client, attempt.to_owned(), Patch::Merge(patch)).await
 }
 
 /// Replaces the whole status of one of our objects, guarded by its resourceVersion.

@@ -3,7 +3,7 @@
 //! Pauses are no matter of this file: a job takes and lifts them, see [`crate::lifecycle`].
 
 use jiff::Timestamp;
-use kube::{Api, ResourceExt, api::Patch};
+use kube::{Api, Client, ResourceExt, api::Patch};
 use serde_json::json;
 
 use super::{
@@ -32,6 +32,19 @@ pub async fn reconcile(
     if ctx.outside().peer.is_some() || !owner::is_stale(&fresh, namespace, &pool) {
         return Ok(None);
     }
+    let job = pool.annotations().get(annotations::UPGRADE_JOB);
+    tracing::info!(
+        pool = name,
+        job,
+        "unpaused by hand: removing the name of the job that had paused it"
+    );
+    disown(&ctx.client, &pool).await?;
+    Ok(None)
+}
+
+/// Removes the name of a job from a pool.
+pub async fn disown(client: &Client, pool: &MachineConfigPool) -> Result<(), CallError> {
+    let name = pool.name_any();
     let patch = json!({"metadata": {
         "resourceVersion": pool.resource_version(),
         "annotations": {
@@ -40,19 +53,11 @@ pub async fn reconcile(
             annotations::PAUSE_REASON: null,
         },
     }});
-    let job = pool.annotations().get(annotations::UPGRADE_JOB);
-    tracing::info!(
-        pool = name,
-        job,
-        "unpaused by hand: removing the name of the job that had paused it"
-    );
-    let api: Api<MachineConfigPool> = Api::all(ctx.client.clone());
+    let api: Api<MachineConfigPool> = Api::all(client.clone());
     let attempt =
         format!("remove the name of a job from MachineConfigPool {name}, which is not paused any more");
-    call(
-        attempt,
-        api.patch(&name, &effects::params(), &Patch::Merge(patch)),
-    )
-    .await?;
-    Ok(None)
+    let patch = Patch::Merge(patch);
+    call(attempt, api.patch(&name, &effects::params(), &patch))
+        .await
+        .map(drop)
 }

@@ -22,6 +22,7 @@ mod others;
 mod peer;
 pub mod pod_selector;
 pub mod prometheus;
+pub mod removal;
 mod stores;
 mod unreadable;
 mod upgrade_config;

@@ -20,6 +20,7 @@ pub mod owner;
 mod passed_over;
 mod pending;
 mod release;
+mod removal;
 mod runnable;
 mod running;
 mod stall;
@@ -48,6 +49,7 @@ use crate::{
 pub use lock::{Lock, holder_of};
 pub use metrics::metrics;
 pub use others::OtherWorkflow;
+pub use removal::{Task, left_paused, removal};
 
 /// What a decision is made from.
 #[derive(Clone, Copy, Debug)]

@@ -157,7 +157,8 @@ fn kubectl_reads_the_kustomize_base() {
         String::from_utf8_lossy(&output.stderr)
     );
     let based = documents(&String::from_utf8(output.stdout).unwrap());
-    let mut rendered = template(&[]);
+    // The hook that runs before a release is removed.
+    let mut rendered = template(&["removal.enabled=false"]);
     rendered.push(json!({"kind": "Namespace", "metadata": {"name": "openshift-upgrade"}}));
     assert_eq!(names(&based), names(&rendered));
 }
@@ -214,6 +215,7 @@ fn everything_can_be_off() {
         "metrics.service.enabled=false",
         "metrics.serviceMonitor.enabled=false",
         "metrics.prometheusRule.enabled=false",
+        "removal.enabled=false",
         r#"operator.prometheusUrl="""#,
         r#"operator.workflowServiceAccount="""#,
         "tolerations=[]",
@@ -236,6 +238,35 @@ fn everything_can_be_off() {
     ] {
         assert!(pod[absent].is_null(), "{absent}");
     }
+}
+
+#[test]
+#[ignore = "needs helm: tests/run"]
+fn before_it_is_removed_it_gives_back_what_it_holds() {
+    let objects = template(&[r#"operator.namespace="served""#]);
+    let job = the(&objects, "Job");
+    assert_eq!(job["metadata"]["annotations"]["helm.sh/hook"], "pre-delete");
+    let of_job = &job["spec"]["template"]["spec"];
+    let of_operator = &the(&objects, "Deployment")["spec"]["template"]["spec"];
+    for same in [
+        "serviceAccountName",
+        "securityContext",
+        "tolerations",
+        "priorityClassName",
+    ] {
+        assert_eq!(of_job[same], of_operator[same], "{same}");
+    }
+    let (container, operator) = (&of_job["containers"][0], &of_operator["containers"][0]);
+    assert_eq!(container["securityContext"], operator["securityContext"]);
+    let arguments: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();
+    assert_eq!(arguments, ["release", "--all", "--namespace=served"]);
+    // The Deployment must not take the pod for one of its own.
+    let labels = &job["spec"]["template"]["metadata"]["labels"];
+    let selector = &the(&objects, "Deployment")["spec"]["selector"]["matchLabels"];
+    assert_ne!(
+        labels["app.kubernetes.io/name"],
+        selector["app.kubernetes.io/name"]
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod held;
 mod in_every_step;
 mod native;
 mod pools;
+mod removal;
 mod table;
 mod task_runs;
 mod ttl;

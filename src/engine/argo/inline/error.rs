@@ -23,7 +23,7 @@ pub enum InlineError {
     },
     /// The operator may not read it.
     #[error(
-        "the operator may not read {of}: give its ServiceAccount the verb get on it, as deploy/operator.yaml does ({why})"
+        "the operator may not read {of}: give its ServiceAccount the verb get on it, as the chart does ({why})"
     )]
     Forbidden {
         /// Which.

@@ -365,7 +365,7 @@ fn a_template_that_cannot_be_copied_says_why(
     Lookup::KindAbsent,
     "the API server has no kind ClusterWorkflowTemplate of argoproj.io: install that CustomResourceDefinition of Argo Workflows"
 )]
-#[case(true, Lookup::Forbidden("no".into()), "the operator may not read ClusterWorkflowTemplate t: give its ServiceAccount the verb get on it, as deploy/operator.yaml does (no)")]
+#[case(true, Lookup::Forbidden("no".into()), "the operator may not read ClusterWorkflowTemplate t: give its ServiceAccount the verb get on it, as the chart does (no)")]
 #[case(false, Lookup::Refused("no".into()), "the API server refused a workflow with the templates of its hooks, WorkflowTemplate t among them: correct what it says (no)")]
 fn a_template_that_was_not_read_says_why(
     #[case] cluster_scope: bool,
