@@ -238,24 +238,14 @@ apply_foreign_crds() {
 }
 
 apply_namespaces() {
-    apply --filename - <<END
-apiVersion: v1
-kind: Namespace
-metadata: {name: $OPERATOR_NAMESPACE}
-END
+    apply --filename "$TESTBED_CHECKOUT/deploy/kustomize/namespace.yaml"
     apply_engine_namespaces
 }
 
-has_yaml() { compgen -G "$1/*.yaml" >/dev/null; }
-
 apply_own_crds() {
-    if has_yaml "$TESTBED_CHECKOUT/crds"; then
-        apply --kustomize "$TESTBED_CHECKOUT/crds"
-        kubectl kustomize "$TESTBED_CHECKOUT/crds" |
-            kubectl wait --for=condition=Established --timeout=30s --filename - >/dev/null
-    else
-        warn "no CRDs of our own: crds/ holds no YAML"
-    fi
+    apply --kustomize "$TESTBED_CHECKOUT/crds"
+    kubectl kustomize "$TESTBED_CHECKOUT/crds" |
+        kubectl wait --for=condition=Established --timeout=30s --filename - >/dev/null
 }
 
 check_ports() {
@@ -265,23 +255,10 @@ check_ports() {
     done
 }
 
-# The manifests of deploy/, as arguments of kubectl.
-deploy_files() {
-    local file
-    DEPLOY_FILES=()
-    for file in "$TESTBED_CHECKOUT"/deploy/*.yaml; do
-        [[ ! -e $file || $file == */kustomization.yaml ]] || DEPLOY_FILES+=(--filename "$file")
-    done
-}
-
-# Namespace, ServiceAccounts and what they may do, without the operator itself.
+# Namespace, ServiceAccounts and what they may do, without the operator itself: those of the chart, which the base is made of.
 apply_own_access() {
-    deploy_files
-    if ((${#DEPLOY_FILES[@]} == 0)); then
-        warn "nobody may do anything but the administrator: deploy/ holds no YAML"
-        return
-    fi
-    kubectl create --dry-run=client --validate=false --output json "${DEPLOY_FILES[@]}" |
+    kubectl kustomize "$TESTBED_CHECKOUT/deploy/kustomize" |
+        kubectl create --dry-run=client --validate=false --output json --filename - |
         jq --compact-output 'if .kind == "List" then .items[] else . end | select(.kind |
             IN("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))' |
         apply --filename -
@@ -299,7 +276,6 @@ crds_up() {
     once "crds-$(seed_name)" apply_foreign_crds
     wait_for apiserver 60 crds_are_served
     once namespaces apply_namespaces
-    apply_own_crds
 }
 
 start_etcd_and_apiserver() {

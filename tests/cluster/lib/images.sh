@@ -2,7 +2,7 @@
 # Images made on the spot: one layer, no registry. Sourced.
 
 # make_image ARCHIVE NAME:TAG ENTRYPOINT ROOT: a docker-archive of a directory.
-# The same directory gives the same bytes.
+# The same directory gives the same bytes. IMAGE_USER is whom it runs as, by default root.
 make_image() {
     local archive=$1 name=$2 entrypoint=$3 root=$4 work digest
     work=$(mktemp -d "${archive%/*}/image.XXXXXX")
@@ -12,7 +12,7 @@ make_image() {
     digest=${digest%% *}
     cat >"$work/config.json" <<END
 {"architecture":"$(image_architecture)","os":"linux","created":"1970-01-01T00:00:00Z",
-"config":{"Entrypoint":$entrypoint,"Env":["PATH=/usr/local/bin:/usr/bin:/bin"],"WorkingDir":"/"},
+"config":{"Entrypoint":$entrypoint,"User":"${IMAGE_USER:-}","Env":["PATH=/usr/local/bin:/usr/bin:/bin"],"WorkingDir":"/"},
 "rootfs":{"type":"layers","diff_ids":["sha256:$digest"]}}
 END
     echo "[{\"Config\":\"config.json\",\"RepoTags\":[\"$name\"],\"Layers\":[\"layer.tar\"]}]" >"$work/manifest.json"

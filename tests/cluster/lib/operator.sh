@@ -31,7 +31,8 @@ import_operator() {
     local copy
     copy=$(mktemp -d "$CP_DIR/operator.XXXXXX")
     cp "$OPERATOR_BINARY" "$copy/upgrade-operator"
-    import_binaries "$OPERATOR_IMAGE" "$copy/upgrade-operator"
+    # As in the Containerfile.
+    IMAGE_USER=65532:65532 import_binaries "$OPERATOR_IMAGE" "$copy/upgrade-operator"
     rm -rf "$copy"
     echo "$hash" >"$CP_DIR/run/operator-image"
     [[ -z $old ]] || OPERATOR_CHANGED=yes
@@ -66,14 +67,16 @@ renew_simulated_cluster() {
     wait_for simulator 60 simulator_is_ready
 }
 
+# By the chart, as a user does. What somebody changed by hand is changed back. The hash of the image starts pods anew when
+# the binary has changed, for its name has not.
 deploy_operator() {
-    deploy_files
-    ((${#DEPLOY_FILES[@]})) || fail "deploy/ holds no YAML; see --without-operator"
-    kubectl create --dry-run=client --validate=false --output json "${DEPLOY_FILES[@]}" |
-        with_our_prometheus | apply --filename -
-    if [[ -n $OPERATOR_CHANGED ]]; then
-        kubectl --namespace "$OPERATOR_NAMESPACE" rollout restart deployment/upgrade-operator >/dev/null
-    fi
+    helm upgrade --install upgrade-operator "$TESTBED_CHECKOUT/charts/openshift-upgrade-operator" \
+        --namespace "$OPERATOR_NAMESPACE" --take-ownership --force-conflicts \
+        --values "$TESTBED_ROOT/operator-values.yaml" \
+        --set operator.prometheusUrl="https://$NODE_IP:$PROMETHEUS_PORT" \
+        --set-string podAnnotations.testbed/image="$(cut -c-16 "$CP_DIR/run/operator-image")" \
+        >"$CP_DIR/logs/helm.log" \
+        2> >(grep -v 'found symbolic link' >&2)
 }
 
 operator_is_available() {

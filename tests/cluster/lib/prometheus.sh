@@ -33,14 +33,3 @@ END
 prometheus_is_ready() {
     curl --silent --fail --max-time 5 --cacert "$CP_DIR/pki/ca.crt" "https://$NODE_IP:$PROMETHEUS_PORT/-/ready"
 }
-
-# The operator's manifests as they are, but for where Prometheus is.
-with_our_prometheus() {
-    local account=/var/run/secrets/kubernetes.io/serviceaccount
-    jq --arg url "https://$NODE_IP:$PROMETHEUS_PORT" --arg ca "$account/ca.crt" '
-        if .kind == "List" then .items[] else . end
-        | if .kind == "Deployment" then
-            (.spec.template.spec.containers[0].env[] | select(.name == "PROMETHEUS_URL")).value = $url
-            | (.spec.template.spec.containers[0].env[] | select(.name == "PROMETHEUS_CA_FILE")).value = $ca
-          else . end'
-}
