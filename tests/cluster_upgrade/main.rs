@@ -16,6 +16,7 @@
 #[allow(dead_code, reason = "other tests look at more of it")]
 #[path = "../support/audit_log.rs"]
 mod audit_log;
+mod chart;
 mod example;
 mod hook_templates;
 mod processes;
