@@ -84,6 +84,8 @@ struct Cli {
     _args: run::Args,
     #[arg(long)]
     _log_format: Option<String>,
+    #[arg(long)]
+    _log_level: Option<String>,
 }
 
 /// The arguments of the operator, which it takes.
@@ -278,7 +280,7 @@ fn every_flag_reaches_the_operator() {
         "workflowUrlTemplate": "https://a.example.com/{namespace}/{name}", "engineHandoverAfter": "0", "liveMessageInterval": "1m",
         "defaultHookDeadline": "1h30m", "retrievalGrace": "1.5h", "preconditionGrace": "5m", "drainReportAfter": "90s",
         "prometheusUrl": "https://p.example.com", "prometheusCaFile": "/ca", "prometheusTokenFile": "/t", "prometheusTimeout": "5s",
-        "listen": "[::]:9090", "logFormat": "text",
+        "listen": "[::]:9090", "logFormat": "text", "logLevel": "info,kube=debug",
     });
     let known: Value = serde_yaml::from_str(&text(&format!("{CHART}/values.yaml"))).unwrap();
     assert_eq!(
