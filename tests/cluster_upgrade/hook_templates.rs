@@ -201,10 +201,14 @@ async fn a_hook_of_a_template_whose_pod_is_evicted_or_deleted_runs_again() {
 #[ignore = "needs the test cluster: tests/run"]
 async fn a_hook_of_a_template_that_truly_fails_fails_the_upgrade_at_once() {
     let cluster = Testbed::fresh(&["--speed", "3"]).await;
-    cluster.create_object(&template()).await;
-    cluster
-        .apply(&hook("strict", "Start", "Abort", &[("line", "exit 3")]))
-        .await;
+    // Of the cluster this time.
+    let mut template = template();
+    template["kind"] = json!("ClusterWorkflowTemplate");
+    template["metadata"] = json!({"name": "shell"});
+    cluster.create_object(&template).await;
+    let mut strict = hook("strict", "Start", "Abort", &[("line", "exit 3")]);
+    strict.spec.template_ref.as_mut().unwrap().cluster_scope = true;
+    cluster.apply(&strict).await;
     let none = Delay { min: 0, max: 0 };
     let to = cluster.offered("4.18.5").await;
     cluster

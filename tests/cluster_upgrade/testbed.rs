@@ -418,12 +418,15 @@ impl Testbed {
         Workflow { object, steps }
     }
 
-    /// Creates an object such as a WorkflowTemplate or a Task, in place of an earlier one of its name.
+    /// Creates an object such as a WorkflowTemplate, a Task or one of the cluster, in place of an earlier one of its name.
     pub async fn create_object(&self, object: &serde_json::Value) {
         let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
         let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind));
+        let kind = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), &namespace, &kind),
+            None => Api::all_with(self.client.clone(), &kind),
+        };
         // An error says that there is none.
         let _ = api.delete(&object.name_any(), &DeleteParams::default()).await;
         api.create(&PostParams::default(), &object).await.unwrap();

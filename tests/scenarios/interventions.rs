@@ -1,5 +1,10 @@
 //! People in mid-run: jobs deleted, workflows stopped.
 
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use openshift_upgrade_operator::openshift::machine_config_pool::MachineConfigPool;
 use rstest::rstest;
 use serde_json::json;
 
@@ -152,6 +157,15 @@ async fn a_job_that_is_deleted_while_its_upgrade_is_under_way_lets_it_go_on_with
             .await;
         assert!(night.spec.paused && is_owned(&night), "{night:#?}");
         assert!(!s.operators_writes().iter().any(|w| w.pauses() == Some(false)));
+
+        // A person unpauses it: then it is nobody's any more.
+        let pools: Api<MachineConfigPool> = Api::all(s.client.clone());
+        let unpause = Patch::Merge(json!({"spec": {"paused": false}}));
+        pools
+            .patch(NIGHT, &PatchParams::default(), &unpause)
+            .await
+            .expect("unpausing a pool");
+        s.until_pool(NIGHT, "is nobody's", |p| !is_owned(p)).await;
     })
     .await;
 }

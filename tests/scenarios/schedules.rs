@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams},
 };
 use openshift_upgrade_operator::api::{UpgradeConfig, UpgradeJob, conditions, labels};
@@ -15,7 +15,7 @@ use crate::{
     },
     harness::{
         NAMESPACE, Scenario, assert_succeeded, has, history, is_installed, lock,
-        objects::{hold_night, hook},
+        objects::{hold_night, hook, in_seconds, job_between},
         scenario, until,
     },
 };
@@ -188,7 +188,8 @@ async fn a_suspended_config_makes_no_job_and_says_so() {
     scenario(&[], async |s| {
         let mut schedule = every_minute();
         schedule["suspend"] = json!(true);
-        s.create(&config("suspended", &schedule, &json!({}))).await;
+        let one = json!({"successfulJobsHistoryLimit": 1});
+        s.create(&config("suspended", &schedule, &one)).await;
         let created = until_config(s, "suspended", "says that it is suspended", |c| {
             said(c, "Suspended").0.starts_with("True")
         })
@@ -209,8 +210,23 @@ async fn a_suspended_config_makes_no_job_and_says_so() {
         })
         .await;
         assert!(jobs_of(s, "suspended").await.is_empty());
+        the_history_limit_holds(s, &created).await;
     })
     .await;
+}
+
+/// Of two jobs that the config has left from before and that were skipped, one is kept.
+async fn the_history_limit_holds(s: &Scenario, config: &UpgradeConfig) {
+    for (name, hours) in [("older", 3), ("newer", 2)] {
+        let start = -3_600 * hours;
+        let mut left = job_between(name, None, json!({}), in_seconds(start), in_seconds(start + 60));
+        left["metadata"]["ownerReferences"] = json!([config.controller_owner_ref(&()).unwrap()]);
+        s.create(&left).await;
+    }
+    let is_skipped = |job: &UpgradeJob| has(job, "Succeeded").is_some_and(|c| c.reason == "Skipped");
+    s.until_job("newer", "is skipped", is_skipped).await;
+    s.until_gone("older").await;
+    assert!(s.job("newer").await.metadata.deletion_timestamp.is_none());
 }
 
 #[tokio::test]

@@ -51,16 +51,37 @@ fn phase(run: &Run, step: &str) -> Option<NodePhase> {
     run.nodes.iter().find(|n| n.step == step).map(|n| n.phase)
 }
 
+/// A template of a user's own: ours, with an annotation.
+fn own_template() -> Value {
+    let ours = include_str!("../../workflow-templates/tekton/upgrade-pipelinerun.yaml.hbs");
+    let head = "metadata:\n";
+    let own = ours.replacen(
+        head,
+        &format!("{head}  annotations: {{for: the night shift}}\n"),
+        1,
+    );
+    assert_ne!(own, ours);
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "own", "namespace": NAMESPACE},
+        "data": {"upgrade-pipelinerun.yaml.hbs": own},
+    })
+}
+
+/// Besides, the PipelineRun is made by a template of the user's own, and goes after the time that its job sets.
 #[tokio::test]
 #[ignore = "needs the test cluster: tests/run"]
 async fn a_failed_hook_fails_the_run_and_its_exit_part_is_run() {
     scenario_on(&Tekton, &[], async |s| {
+        s.create(&own_template()).await;
         s.create(&failing_hook("broken", &["Start"], "Abort")).await;
         for event in ["Success", "Failure", "Finish"] {
             s.create(&hook(&format!("at-{}", event.to_lowercase()), &[event]))
                 .await;
         }
-        create(s, "failed").await;
+        let config = json!({"workflow": {"template": {"name": "own"}}});
+        s.create(&job("failed", Some("4.18.5"), config)).await;
         let done = s.until_over("failed").await;
 
         let message = failure(&done, "HookFailed");
@@ -95,6 +116,20 @@ async fn a_failed_hook_fails_the_run_and_its_exit_part_is_run() {
         assert_eq!(ran, ["at-failure", "at-finish"]);
         let cluster = s.cluster_version().await;
         assert_eq!((lock(&cluster), desired(&cluster)), (None, None));
+
+        let made = s.workflow_api().get("failed-run-1").await;
+        let made = made.expect("the PipelineRun of a job without ttl stays");
+        assert_eq!(
+            made.annotations().get("for").map(String::as_str),
+            Some("the night shift")
+        );
+        let soon = json!({"spec": {"config": {"workflow": {"ttl": "1s"}}}});
+        s.edit_job("failed", soon).await;
+        until("the PipelineRun is gone", async || {
+            let found = s.workflow_api().get_opt("failed-run-1").await;
+            found.is_ok_and(|found| found.is_none()).then_some(())
+        })
+        .await;
     })
     .await;
 }
