@@ -1,7 +1,7 @@
 //! The API server's audit log, as a file of lines: one for each request that is over, and for a watch one when it begins, too.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -11,6 +11,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// What the users of our ServiceAccounts begin with.
+const ACCOUNTS: &str = "system:serviceaccount:openshift-upgrade:";
 /// The operator's user.
 pub const OPERATOR: &str = "system:serviceaccount:openshift-upgrade:upgrade-operator";
 
@@ -131,16 +133,53 @@ pub fn changes_desired_update(patch: &Value) -> bool {
 
 /// All lines; the last one may still be growing, and is left out then.
 pub fn read(log: &Path) -> Vec<Line> {
+    texts(log)
+        .filter_map(|text| serde_json::from_str(&text).ok())
+        .collect()
+}
+
+fn texts(log: &Path) -> impl Iterator<Item = String> {
     let file = File::open(log).unwrap_or_else(|e| {
         panic!(
             "cannot read the audit log {} ({e}): bring the cluster up with TESTBED_AUDIT=ours",
             log.display()
         )
     });
-    let lines = BufReader::new(file).lines().map_while(Result::ok);
-    lines
-        .filter_map(|text| serde_json::from_str(&text).ok())
-        .collect()
+    BufReader::new(file).lines().map_while(Result::ok)
+}
+
+/// Where tests on lanes leave what was asked for there, if anywhere: a folder of audit logs for `tests/access`.
+pub fn kept_folder() -> Option<PathBuf> {
+    std::env::var_os("TESTBED_KEEP_REQUESTS").map(PathBuf::from)
+}
+
+/// Copies a log into that folder, of requests of our ServiceAccounts that are alike only one.
+pub fn keep(log: &Path) {
+    let Some(folder) = kept_folder() else { return };
+    let mut seen = BTreeSet::new();
+    let mut kept = String::new();
+    for text in texts(log) {
+        let Ok(line) = serde_json::from_str::<Line>(&text) else {
+            continue;
+        };
+        let object = line.object_ref.clone().unwrap_or_default();
+        let ours = line.user.username.starts_with(ACCOUNTS);
+        let alike = (
+            line.user.username.clone(),
+            line.verb.clone(),
+            object.kind(),
+            object.api_group,
+            object.namespace,
+            line.code(),
+        );
+        if ours && seen.insert(alike) {
+            kept.push_str(&text);
+            kept.push('\n');
+        }
+    }
+    let name = format!("{}-{}.log", std::process::id(), Timestamp::now().as_nanosecond());
+    std::fs::create_dir_all(&folder).expect("making the folder of kept requests");
+    std::fs::write(folder.join(name), kept).expect("keeping the requests of a test");
 }
 
 /// The audit log of the whole test cluster.
