@@ -34,7 +34,10 @@ fn run(program: &str, arguments: &[&str]) -> (bool, String) {
         .output()
         .unwrap_or_else(|e| panic!("{program}: {e}; eval \"$(tests/cluster/env)\""));
     let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
 }
 
 fn helm(arguments: &[&str]) -> String {
@@ -44,7 +47,10 @@ fn helm(arguments: &[&str]) -> String {
 }
 
 fn get(what: &[&str]) -> Value {
-    let (done, said) = run("kubectl", &[&["get", "--output=json", "--namespace", NAMESPACE], what].concat());
+    let (done, said) = run(
+        "kubectl",
+        &[&["get", "--output=json", "--namespace", NAMESPACE], what].concat(),
+    );
     assert!(done, "kubectl get {what:?}: {said}");
     serde_json::from_str(&said).unwrap()
 }
@@ -68,7 +74,11 @@ fn older_chart(to: &Path) -> String {
     let fields = crd.pointer_mut(fields).unwrap().as_object_mut().unwrap();
     assert!(fields.remove("reason").is_some());
     // As in the repository: the chart finds the metadata of the CRD by the line.
-    fs::write(&file, format!("# Older.\n{}", serde_yaml::to_string(&crd).unwrap())).unwrap();
+    fs::write(
+        &file,
+        format!("# Older.\n{}", serde_yaml::to_string(&crd).unwrap()),
+    )
+    .unwrap();
     copy
 }
 
@@ -83,14 +93,24 @@ fn arguments_of_operator() -> String {
 }
 
 fn rolled_out() {
-    let arguments = ["rollout", "status", "deployment/upgrade-operator", "--timeout=90s", "--namespace", NAMESPACE];
+    let arguments = [
+        "rollout",
+        "status",
+        "deployment/upgrade-operator",
+        "--timeout=90s",
+        "--namespace",
+        NAMESPACE,
+    ];
     let (done, said) = run("kubectl", &arguments);
     assert!(done, "{said}");
 }
 
 /// What there is of the operator beside CRDs and our resources.
 fn traces() -> Vec<String> {
-    let of_ours = ["--selector", "app.kubernetes.io/part-of=openshift-upgrade-operator"];
+    let of_ours = [
+        "--selector",
+        "app.kubernetes.io/part-of=openshift-upgrade-operator",
+    ];
     let all = get(&[&[&format!("{KINDS},jobs.batch")[..]][..], &of_ours].concat());
     let name = |o: &Value| format!("{} {}", o["kind"], o["metadata"]["name"]);
     all["items"].as_array().unwrap().iter().map(name).collect()
@@ -113,7 +133,14 @@ async fn the_chart_is_upgraded_removed_and_installed_again() {
 
     // An older one, and back.
     let older = older_chart(folder.path());
-    helm(&["upgrade", RELEASE, &older, "--values", &values, "--set=operator.drainReportAfter=6m"]);
+    helm(&[
+        "upgrade",
+        RELEASE,
+        &older,
+        "--values",
+        &values,
+        "--set=operator.drainReportAfter=6m",
+    ]);
     assert!(!knows_the_reason() && arguments_of_operator().contains("--drain-report-after=6m"));
     helm(&["upgrade", RELEASE, &chart(), "--values", &values]);
     assert!(knows_the_reason(), "the CRD was not upgraded");
@@ -142,7 +169,9 @@ async fn the_chart_is_upgraded_removed_and_installed_again() {
 
     // What stays: the resources and their kinds.
     let later = Timestamp::now() + jiff::SignedDuration::from_hours(24 * 60);
-    cluster.apply(&config("kept", later, &Delay { min: 0, max: 0 })).await;
+    cluster
+        .apply(&config("kept", later, &Delay { min: 0, max: 0 }))
+        .await;
     helm(&["uninstall", RELEASE]);
     wait_for("nothing of the operator is left", SOON, async || {
         let left = traces();
@@ -158,9 +187,13 @@ async fn the_chart_is_upgraded_removed_and_installed_again() {
     // And again, beside what stayed.
     helm(&["install", RELEASE, &chart(), "--values", &values]);
     rolled_out();
-    wait_for("the operator is at work again", Duration::from_secs(120), async || {
-        let runs = get(&["upgradeconfig", "kept"])["status"]["nextPossibleSchedules"].clone();
-        runs.as_array().is_some_and(|r| !r.is_empty()).then_some(())
-    })
+    wait_for(
+        "the operator is at work again",
+        Duration::from_secs(120),
+        async || {
+            let runs = get(&["upgradeconfig", "kept"])["status"]["nextPossibleSchedules"].clone();
+            runs.as_array().is_some_and(|r| !r.is_empty()).then_some(())
+        },
+    )
     .await;
 }
