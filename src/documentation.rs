@@ -1,5 +1,7 @@
 //! Checks that the documents say what the code does.
 
+mod metrics;
+
 use std::{fs, path::Path};
 
 use crate::{

@@ -83,10 +83,7 @@ mod tests {
                 name: "a",
                 help: "An a.",
                 type_: metrics::Type::Gauge,
-                series: vec![Series {
-                    labels: vec![("b", "c".to_owned())],
-                    value: 1.0,
-                }],
+                series: vec![Series::new(vec![("b", "c".to_owned())], true)],
             }]
         });
         let request = http::Request::get(path).body(Body::empty()).unwrap();

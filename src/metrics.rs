@@ -6,9 +6,10 @@
 
 use std::fmt;
 
+use jiff::{SignedDuration, Timestamp};
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, text},
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry::Registry,
 };
@@ -36,15 +37,123 @@ pub enum Type {
     Gauge,
     /// Up, from 0 at the start of the process. `_total` is added to the name.
     Counter,
+    /// How many values of which size there were since the start of the process. `_bucket`, `_sum` and `_count` are added.
+    Histogram,
 }
 
 /// One value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Names and values of its labels.
-    pub labels: Vec<(&'static str, String)>,
+    pub labels: Labels,
     /// The value.
-    pub value: f64,
+    pub value: Value,
+}
+
+/// Names and values of labels.
+pub type Labels = Vec<(&'static str, String)>;
+
+/// The value of a series: numbers in gauges and counters, distributions in histograms.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A number.
+    Number(f64),
+    /// Many of them.
+    Distribution(Distribution),
+}
+
+impl Value {
+    /// The number, if it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Distribution(_) => None,
+        }
+    }
+}
+
+/// Values by size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distribution {
+    /// Their sum.
+    sum: f64,
+    /// Upper bounds, the last one infinite, and how many values there were up to each and above the one before.
+    buckets: Vec<(f64, u64)>,
+}
+
+impl Distribution {
+    /// None yet, with these upper bounds, which rise.
+    pub fn new(bounds: &[f64]) -> Self {
+        let bounds = bounds.iter().copied().chain([f64::INFINITY]);
+        Self {
+            sum: 0.0,
+            buckets: bounds.map(|bound| (bound, 0)).collect(),
+        }
+    }
+
+    /// One more.
+    pub fn observe(&mut self, value: f64) {
+        self.sum += value;
+        if let Some((_, count)) = self.buckets.iter_mut().find(|(bound, _)| value <= *bound) {
+            *count += 1;
+        }
+    }
+
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        let count = self.buckets.iter().map(|(_, count)| count).sum();
+        encoder.encode_histogram::<NoLabelSet>(self.sum, count, &self.buckets, None)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+/// 1 or 0.
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Number(f64::from(flag))
+    }
+}
+
+/// Seconds since 1970.
+impl From<Timestamp> for Value {
+    fn from(t: Timestamp) -> Self {
+        // Exact for any date: f64 has 53 bits.
+        #[allow(clippy::cast_precision_loss)]
+        let seconds = t.as_second() as f64;
+        Self::Number(seconds)
+    }
+}
+
+/// Seconds.
+impl From<SignedDuration> for Value {
+    fn from(duration: SignedDuration) -> Self {
+        Self::Number(duration.as_secs_f64())
+    }
+}
+
+impl Series {
+    /// One series.
+    pub fn new(labels: Labels, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        Self { labels, value }
+    }
+}
+
+impl Family {
+    /// A gauge of these series.
+    pub fn gauge(name: &'static str, help: &'static str, series: impl IntoIterator<Item = Series>) -> Self {
+        let series = series.into_iter().collect();
+        Self {
+            name,
+            help,
+            type_: Type::Gauge,
+            series,
+        }
+    }
 }
 
 /// Computes the families at each scrape.
@@ -68,13 +177,21 @@ impl<F: Fn() -> Vec<Family> + Send + Sync + 'static> Collector for Gauges<F> {
             let metric_type = match type_ {
                 Type::Gauge => MetricType::Gauge,
                 Type::Counter => MetricType::Counter,
+                Type::Histogram => MetricType::Histogram,
             };
             let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
             for Series { labels, value } in series {
                 let encoder = family.encode_family(&labels)?;
-                match type_ {
-                    Type::Gauge => ConstGauge::new(value).encode(encoder)?,
-                    Type::Counter => ConstCounter::new(value).encode(encoder)?,
+                match (value, type_) {
+                    (Value::Distribution(values), _) => values.encode(encoder)?,
+                    (Value::Number(n), Type::Gauge) => ConstGauge::new(n).encode(encoder)?,
+                    (Value::Number(n), Type::Counter) => ConstCounter::new(n).encode(encoder)?,
+                    // A distribution of one value.
+                    (Value::Number(n), Type::Histogram) => {
+                        let mut values = Distribution::new(&[]);
+                        values.observe(n);
+                        values.encode(encoder)?;
+                    }
                 }
             }
         }
@@ -101,6 +218,20 @@ impl Exposition {
     }
 }
 
+/// Names, label values and number of every series that has one, such as `step_seconds j,await-pools 60`. The prefix of the name
+/// is left out.
+#[cfg(test)]
+pub(crate) fn told(families: &[Family]) -> Vec<String> {
+    let lines = families.iter().flat_map(|family| {
+        let name = family.name.strip_prefix("openshift_upgrade_controller_").unwrap();
+        family.series.iter().filter_map(move |series| {
+            let labels: Vec<&str> = series.labels.iter().map(|(_, value)| value.as_str()).collect();
+            Some(format!("{name} {} {}", labels.join(","), series.value.number()?))
+        })
+    });
+    lines.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,10 +239,14 @@ mod tests {
     #[test]
     fn a_scrape_is_text_that_prometheus_reads() {
         let exposition = Exposition::new(|| {
-            let series = |channel: &str, value| Series {
-                labels: vec![("channel", channel.to_owned()), ("cluster_id", "x".to_owned())],
-                value,
+            let series = |channel: &str, value: f64| {
+                let labels = vec![("channel", channel.to_owned()), ("cluster_id", "x".to_owned())];
+                Series::new(labels, value)
             };
+            let mut took = Distribution::new(&[0.5, 2.0]);
+            for seconds in [0.25, 1.0, 2.0, 4.0] {
+                took.observe(seconds);
+            }
             vec![
                 Family {
                     name: "a_timestamp_seconds",
@@ -125,6 +260,15 @@ mod tests {
                     type_: Type::Gauge,
                     series: Vec::new(),
                 },
+                Family {
+                    name: "took_seconds",
+                    help: "How long.",
+                    type_: Type::Histogram,
+                    series: vec![Series::new(
+                        vec![("a", "b".to_owned())],
+                        Value::Distribution(took),
+                    )],
+                },
             ]
         });
         let expected = "# HELP a_timestamp_seconds When it is.\n\
@@ -133,6 +277,13 @@ mod tests {
                         a_timestamp_seconds{channel=\"a \\\"b\\\"\\n\",cluster_id=\"x\"} 1.5\n\
                         # HELP nothing There is none.\n\
                         # TYPE nothing gauge\n\
+                        # HELP took_seconds How long.\n\
+                        # TYPE took_seconds histogram\n\
+                        took_seconds_sum{a=\"b\"} 7.25\n\
+                        took_seconds_count{a=\"b\"} 4\n\
+                        took_seconds_bucket{le=\"0.5\",a=\"b\"} 1\n\
+                        took_seconds_bucket{le=\"2.0\",a=\"b\"} 3\n\
+                        took_seconds_bucket{le=\"+Inf\",a=\"b\"} 4\n\
                         # EOF\n";
         assert_eq!(exposition.text().unwrap(), expected);
     }

@@ -11,14 +11,19 @@ use crate::{
         UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
         cluster_version::ClusterVersion as ManagedClusterVersion,
     },
+    drain,
     hooks::{hook_run::HookRun, task_run::TaskRun},
+    lifecycle,
+    metrics::Family,
     openshift::{
+        self,
         cluster_operator::ClusterOperator,
         cluster_version::{self, ClusterVersion},
         machine_config_pool::MachineConfigPool,
         node::NodeView,
     },
     outside::Outside,
+    overlay, pinning, schedule,
     unreadable::{Kind, Unreadable},
 };
 
@@ -58,6 +63,17 @@ pub struct World {
 }
 
 impl World {
+    /// What `/metrics` tells of it at `now`.
+    pub fn metrics(&self, now: Timestamp) -> Vec<Family> {
+        let mut all = openshift::metrics(self.cluster_version.as_ref(), &self.pools);
+        all.extend(pinning::metrics(self, now));
+        all.extend(schedule::metrics(&self.windows));
+        all.extend(lifecycle::metrics(self, now));
+        all.extend(drain::metrics(&self.nodes, &self.jobs));
+        all.extend(overlay::metrics(&self.managed_versions));
+        all
+    }
+
     /// What runs for hooks, as it is now.
     pub fn hook_runs(&self, now: Timestamp) -> Vec<HookRun<'_>> {
         let jobs = self.hook_jobs.iter().map(HookRun::of_job);

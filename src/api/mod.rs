@@ -22,6 +22,7 @@ pub mod upgrade_job;
 pub mod upgrade_job_hook;
 pub mod upgrade_suspension_window;
 pub mod validation;
+pub mod validity;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;

@@ -136,7 +136,7 @@ pub async fn run(args: Args) -> Result<(), Error> {
     let listener = server::listen(args.listen).await?;
     let stores = Stores::default();
     let told = stores.clone();
-    let exposition = Exposition::new(move || told.metrics());
+    let exposition = Exposition::new(move || told.metrics(Clock::System.now()));
     let server = tokio::spawn(server::serve(listener, ready, exposition));
     let stop = super::termination().map_err(Error::Signal)?;
     let tell = |missing: Option<String>| {

@@ -75,6 +75,12 @@ impl Gate {
         Client::new(gated, client.default_namespace())
     }
 
+    /// Whether this process may write now.
+    pub fn is_open(&self) -> bool {
+        let leadership = self.leadership.as_ref();
+        leadership.is_none_or(|now| open_until(*now.borrow(), None).is_some())
+    }
+
     /// Completes when this process may write; returns the number of the term.
     pub async fn opened(&self) -> u64 {
         let Some(mut leadership) = self.leadership.clone() else {
@@ -247,6 +253,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_told_when_the_term_is_over() {
         let bench = bench(leading(10));
+        assert!(bench.gate.is_open() && Gate::OPEN.is_open());
         assert_eq!(bench.gate.opened().await, TERM);
         let began = Instant::now();
         let renew = async {
@@ -259,6 +266,7 @@ mod tests {
             () = renew => {}
         }
         assert_eq!(began.elapsed().as_secs(), 15, "ten seconds after the renewal");
+        assert!(!bench.gate.is_open());
         bench.tell.send_replace(leading(10));
         bench.gate.closed(TERM - 1).await;
         assert_eq!(began.elapsed().as_secs(), 15, "a new term is not the old one");

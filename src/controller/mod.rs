@@ -23,6 +23,8 @@ mod peer;
 pub mod pod_selector;
 pub mod prometheus;
 pub mod removal;
+mod requests;
+mod standing;
 mod stores;
 mod unreadable;
 mod upgrade_config;
@@ -46,6 +48,7 @@ use clocks::Clocks;
 use gate::Gate;
 use live_texts::LiveTexts;
 use prometheus::Asker;
+use standing::Surroundings;
 pub use stores::Stores;
 
 use crate::{clock::Clock, outside::Outside, overlay, settings::Settings, world::World};
@@ -60,8 +63,7 @@ pub struct Context {
     pub settings: Settings,
     /// The clock.
     pub clock: Clock,
-    clocks: Clocks,
-    peer: watch::Receiver<peer::News>,
+    surroundings: Surroundings,
 }
 
 impl Context {
@@ -72,13 +74,7 @@ impl Context {
 
     /// What is known at this moment beside the cluster's objects.
     fn outside(&self) -> Outside {
-        Outside {
-            clock_ahead: self.clocks.ahead(),
-            peer: match &*self.peer.borrow() {
-                peer::News::Known(peer) => peer.clone(),
-                peer::News::NotYet(_) => None,
-            },
-        }
+        self.surroundings.outside()
     }
 
     /// A snapshot made from the copies.
@@ -101,10 +97,7 @@ impl Context {
 
     /// What is missing before decisions can be made.
     fn not_ready(&self) -> Option<String> {
-        self.stores.not_ready().or_else(|| match &*self.peer.borrow() {
-            peer::News::Known(_) => None,
-            peer::News::NotYet(what) => Some(what.clone()),
-        })
+        self.stores.not_ready().or_else(|| self.surroundings.not_ready())
     }
 }
 
@@ -130,7 +123,7 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     let changed = Arc::new(Notify::new());
     let clocks = Clocks::new(clock, &changed);
-    let client = clocks.watch(&client);
+    let client = clocks.watch(&stores.requests.watch(&client));
     let (stop, election) = Election::start(&client, &settings, clock);
     let client = election.gate.guard(&client);
     stores.start(&client, &settings, &changed, &mut tasks);
@@ -148,13 +141,14 @@ pub async fn run(
             .clone()
             .keep_measured(client.clone(), every.max(COMPARE_CLOCKS)),
     );
+    let surroundings = Surroundings { clocks, peer };
+    stores.standing.runs(election.gate.clone(), surroundings.clone());
     let ctx = Context {
         client,
         stores,
         settings,
         clock,
-        clocks,
-        peer,
+        surroundings,
     };
     let mut watching = Watching {
         ctx: &ctx,

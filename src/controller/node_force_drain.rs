@@ -49,7 +49,8 @@ pub struct Memory {
 }
 
 impl Counts {
-    fn add(&self, stage: Stage, labels: [String; 3]) {
+    /// One more.
+    pub(super) fn add(&self, stage: Stage, labels: [String; 3]) {
         *self.lock().entry((stage, labels)).or_default() += 1.0;
     }
 
@@ -62,13 +63,13 @@ impl Counts {
         let counts = self.lock();
         let of = |wanted: Stage| -> Vec<Series> {
             let mine = counts.iter().filter(|((stage, _), _)| *stage == wanted);
-            mine.map(|((_, [force_drain, node, namespace]), value)| Series {
-                labels: vec![
+            mine.map(|((_, [force_drain, node, namespace]), count)| {
+                let labels = vec![
                     ("node_force_drain", force_drain.clone()),
                     ("node", node.clone()),
                     ("namespace", namespace.clone()),
-                ],
-                value: *value,
+                ];
+                Series::new(labels, *count)
             })
             .collect()
         };

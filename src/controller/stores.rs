@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Node};
 use kube::{
     Api, Client, ResourceExt,
@@ -14,16 +15,16 @@ use tokio::{sync::Notify, task::JoinSet};
 use super::{
     mirror::{self, Knowledge, Mirror, watch},
     node_force_drain::Counts,
+    requests::Requests,
+    standing::Standing,
 };
 use crate::{
     api::{
         NodeForceDrain, UpgradeConfig, UpgradeJob, UpgradeJobHook, UpgradeSuspensionWindow,
-        cluster_version::ClusterVersion as ManagedClusterVersion, job_config::EngineChoice, labels,
+        cluster_version::ClusterVersion as ManagedClusterVersion, job_config::EngineChoice, labels, validity,
     },
-    drain,
     engine::{self, Engine, Installed, Workflow},
     hooks::task_run::{self, TaskRun},
-    lifecycle,
     metrics::Family,
     openshift::{
         cluster_operator::ClusterOperator,
@@ -35,7 +36,6 @@ use crate::{
         node::NodeView,
     },
     outside::Outside,
-    overlay,
     settings::Settings,
     unreadable::{Kind, Unreadable},
     world::World,
@@ -61,6 +61,8 @@ pub struct Stores {
     pub(super) task_runs: Mirror<TaskRun>,
     force_drains: Ours<NodeForceDrain>,
     pub(super) forced: Counts,
+    pub(super) requests: Requests,
+    pub(super) standing: Standing,
     machines: Mirror<MachineView>,
     topology: Mirror<String>,
     argo: EngineObjects,
@@ -396,16 +398,36 @@ impl Stores {
         }
     }
 
-    /// What `/metrics` tells of them.
-    pub fn metrics(&self) -> Vec<Family> {
-        let mut unreadable = Vec::new();
-        let mut all = overlay::metrics(&readable(self.managed_versions.all(), &mut unreadable));
-        let jobs = readable(self.jobs.all(), &mut unreadable);
-        all.extend(drain::metrics(&self.nodes.all(), &jobs));
-        all.extend(lifecycle::metrics(&jobs));
+    /// What `/metrics` tells at `now`, of them and of this process.
+    pub fn metrics(&self, now: Timestamp) -> Vec<Family> {
+        let world = self.world();
+        let mut all = self.standing.metrics(self.not_ready().is_some());
+        all.extend(validity::metrics(&world, &self.force_drains(), now));
+        all.extend(world.metrics(now));
+        all.extend(engine::metrics(self.installed()));
         all.extend(self.forced.metrics());
         all.extend(machine::metrics(self.machines.all()));
+        all.extend(self.requests.metrics());
         all
+    }
+
+    /// Empty, of a process that has asked and deleted something.
+    #[cfg(test)]
+    pub(crate) fn at_work() -> Self {
+        let stores = Self::default();
+        let uri = http::Uri::from_static("/api/v1/nodes");
+        stores
+            .requests
+            .note(&http::Method::GET, &uri, http::StatusCode::OK);
+        for stage in [
+            crate::force_drain::Stage::Delete,
+            crate::force_drain::Stage::Terminate,
+        ] {
+            stores
+                .forced
+                .add(stage, ["drain", "w-8", "shop"].map(str::to_owned));
+        }
+        stores
     }
 
     /// The NodeForceDrains that can be read.

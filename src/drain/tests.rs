@@ -468,7 +468,12 @@ fn metrics_have_each_node_and_what_a_running_job_has_on_record() {
     let of = |index: usize| -> Vec<(Vec<&str>, f64)> {
         let series = told[index].series.iter();
         series
-            .map(|s| (s.labels.iter().map(|(_, v)| v.as_str()).collect(), s.value))
+            .map(|s| {
+                (
+                    s.labels.iter().map(|(_, v)| v.as_str()).collect(),
+                    s.value.number().unwrap(),
+                )
+            })
             .collect()
     };
     assert_eq!(of(0), [(vec!["w-8"], 1.0), (vec!["w-9"], 0.0)]);

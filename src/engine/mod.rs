@@ -9,6 +9,7 @@ pub mod embedded;
 #[cfg(test)]
 mod fixtures;
 mod identity;
+mod metrics;
 pub mod native;
 pub mod tekton;
 pub mod template;
@@ -34,6 +35,7 @@ use crate::{
 };
 
 pub use choice::{Installed, choose};
+pub use metrics::metrics;
 pub use native::{Native, Start, Templates};
 pub use workflow::{Place, Workflow, Write};
 

@@ -6,7 +6,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::metrics::{Family, Series, Type};
+use crate::metrics::{Family, Series};
 
 /// Namespace of the Machines (the machine-api operator's).
 pub const NAMESPACE: &str = "openshift-machine-api";
@@ -57,22 +57,21 @@ pub fn resource() -> ApiResource {
 
 /// The peer's metric, with its labels.
 pub fn metrics(machines: Vec<MachineView>) -> Vec<Family> {
-    let series = machines.into_iter().map(|machine| Series {
-        labels: vec![
+    let series = machines.into_iter().map(|machine| {
+        let labels = vec![
             ("machine", machine.name),
             ("machineset", machine.machine_set),
             ("node_ref", machine.node),
             ("provider_id", machine.provider_id),
             ("phase", machine.phase),
-        ],
-        value: 1.0,
+        ];
+        Series::new(labels, true)
     });
-    vec![Family {
-        name: "openshift_upgrade_controller_machine_info",
-        help: "The Machines of the cluster, always 1.",
-        type_: Type::Gauge,
-        series: series.collect(),
-    }]
+    vec![Family::gauge(
+        "openshift_upgrade_controller_machine_info",
+        "The Machines of the cluster, always 1.",
+        series,
+    )]
 }
 
 #[cfg(test)]

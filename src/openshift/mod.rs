@@ -8,7 +8,10 @@ pub mod infrastructure;
 pub mod machine;
 pub mod machine_config;
 pub mod machine_config_pool;
+mod metrics;
 pub mod node;
+
+pub use metrics::metrics;
 
 use serde::{Deserialize, Serialize};
 

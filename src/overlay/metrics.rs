@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::spec;
 use crate::{
     api::cluster_version::{ClusterVersion as ManagedClusterVersion, OverlayPreview, UpstreamSpec},
-    metrics::{Family, Series, Type},
+    metrics::{Family, Labels, Series},
     openshift::cluster_version::NAME,
 };
 
@@ -16,38 +16,31 @@ pub fn metrics(all: &[ManagedClusterVersion]) -> Vec<Family> {
     let (mut info, mut overlays) = (Vec::new(), Vec::new());
     for managed in all.iter().filter(|managed| managed.name_any() == NAME) {
         let Some(status) = &managed.status else { continue };
-        info.extend(status.current.iter().map(|current| Series {
-            labels: labels(managed, current),
-            value: 1.0,
-        }));
+        let current = status.current.iter();
+        info.extend(current.map(|current| Series::new(labels(managed, current), true)));
         overlays.extend(status.overlays.iter().map(|overlay| series(managed, overlay)));
     }
     vec![
-        Family {
-            name: "openshift_upgrade_controller_cluster_version_info",
-            help: "The spec of the cluster's ClusterVersion as it is applied now, always 1.",
-            type_: Type::Gauge,
-            series: info,
-        },
-        Family {
-            name: "openshift_upgrade_controller_cluster_version_overlay_timestamp_seconds",
-            help: "When an overlay is due, in seconds since 1970; the other labels say what is applied then.",
-            type_: Type::Gauge,
-            series: overlays,
-        },
+        Family::gauge(
+            "openshift_upgrade_controller_cluster_version_info",
+            "The spec of the cluster's ClusterVersion as it is applied now, always 1.",
+            info,
+        ),
+        Family::gauge(
+            "openshift_upgrade_controller_cluster_version_overlay_timestamp_seconds",
+            "When an overlay is due, in seconds since 1970; the other labels say what is applied then.",
+            overlays,
+        ),
     ]
 }
 
 fn series(managed: &ManagedClusterVersion, overlay: &OverlayPreview) -> Series {
     let mut labels = labels(managed, &overlay.preview.spec);
     labels.push(("from", overlay.from.0.to_string()));
-    // Exact for any date: f64 has 53 bits.
-    #[allow(clippy::cast_precision_loss)]
-    let value = overlay.from.0.as_second() as f64;
-    Series { labels, value }
+    Series::new(labels, overlay.from.0)
 }
 
-fn labels(managed: &ManagedClusterVersion, of: &UpstreamSpec) -> Vec<(&'static str, String)> {
+fn labels(managed: &ManagedClusterVersion, of: &UpstreamSpec) -> Labels {
     let capabilities = of.get("capabilities").and_then(Value::as_object);
     let baseline = capabilities.map(|c| spec::text(c, "baselineCapabilitySet"));
     vec![

@@ -12,13 +12,17 @@ use crate::api::{
 
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub enum Outcome {
+    /// All done.
     Succeeded,
+    /// Not run.
     Skipped,
+    /// Failed.
     Failed,
 }
 
-fn outcome(job: &UpgradeJob) -> Option<Outcome> {
+/// How this job ended; `None` if it has not.
+pub fn outcome(job: &UpgradeJob) -> Option<Outcome> {
     let all = &job.status.as_ref()?.conditions;
     if conditions::is_true(all, types::FAILED) {
         return Some(Outcome::Failed);

@@ -18,6 +18,7 @@
 pub mod history;
 pub mod job;
 mod last_upgrade;
+mod metrics;
 mod record;
 mod runs;
 mod status;
@@ -26,6 +27,8 @@ mod status;
 mod tests;
 
 use jiff::Timestamp;
+
+pub use metrics::metrics;
 
 use crate::{
     api::{UpgradeConfig, UpgradeJob, upgrade_config::UpgradeConfigStatus, validation},

@@ -7,11 +7,13 @@
 //! - [`suspension`]: the windows without upgrades
 //! - [`window_status`]: what such a window says of itself
 //! - [`forecast`]: what will become of a coming run, and why
+//! - `metrics`: what `/metrics` tells of such windows
 //! - [`version`]: which of the offered versions
 
 pub mod cron;
 pub mod forecast;
 pub mod iso_week;
+mod metrics;
 pub mod occurrences;
 pub mod suspension;
 pub mod time_zone;
@@ -21,5 +23,6 @@ pub mod window_status;
 #[cfg(test)]
 pub(crate) mod reference;
 
+pub use metrics::metrics;
 pub use occurrences::{Parsed, Schedule, ScheduleError};
 pub use time_zone::{ZoneError, Zones};

@@ -26,6 +26,7 @@ use crate::{
     clock::Clock,
     controller::{self, Stores, prometheus::Asker},
     leader::LEASE,
+    metrics,
     outside::PEER_LEASE,
     schedule::Zones,
     settings::Settings,
@@ -299,9 +300,15 @@ fn who_ends_in_order_gives_the_lease_back() {
             ..settings()
         });
         let (clock, nobody) = (world.simulation.clock, Asker::nobody());
+        let stores = Stores::default();
+        let seen = stores.clone();
+        let tells = |line: &str| {
+            let told = metrics::told(&seen.metrics(clock.now()));
+            told.iter().any(|l| l.starts_with(line))
+        };
+        assert!(tells("leader  0") && tells("ready  0"));
         let running = tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
-            let stores = Stores::default();
             Box::pin(controller::run(
                 client,
                 settings,
@@ -314,12 +321,21 @@ fn who_ends_in_order_gives_the_lease_back() {
             .await;
         });
         world.until_step_runs("await-control-plane").await;
+        let requests = "api_requests patch,managedupgrade.appuio.io,upgradejobs/status,200 ";
+        let expected = [
+            "leader  1",
+            "ready  1",
+            "upgradejob_current_step_seconds ",
+            requests,
+        ];
+        assert!(expected.into_iter().all(tells));
         let other = world
             .simulation
             .start_operator_with(&self::settings(), SignedDuration::ZERO);
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         drop(stop);
         running.await.unwrap();
+        assert!(tells("leader  0"));
         assert_eq!(world.holder().await, "");
         world.until_done().await;
         assert_eq!(world.turns(), [machine.operator(1), other.operator(1)]);

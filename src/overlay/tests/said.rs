@@ -36,7 +36,7 @@ fn the_metrics_of_the_seed() {
         panic!("{all:#?}");
     };
     assert_eq!(
-        (info.value, label(info, "channel")),
+        (info.value.number().unwrap(), label(info, "channel")),
         (1.0, "stable-4.18".to_owned())
     );
     assert_eq!(
@@ -44,7 +44,7 @@ fn the_metrics_of_the_seed() {
         ("c1".into(), "v4.18".into())
     );
     assert_eq!(
-        (overlay.value, label(overlay, "channel")),
+        (overlay.value.number().unwrap(), label(overlay, "channel")),
         (1_796_220_000.0, "stable-4.19".to_owned())
     );
     assert_eq!(

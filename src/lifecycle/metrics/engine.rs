@@ -1,4 +1,4 @@
-//! What `/metrics` tells of the life of jobs.
+//! Whether the workflow engine of a job does its part.
 
 use kube::ResourceExt;
 
@@ -7,27 +7,23 @@ use crate::{
         UpgradeJob,
         conditions::{self, types},
     },
-    metrics::{Family, Series, Type},
+    metrics::{Family, Series},
 };
 
-/// Of each job that is under way: whether its workflow engine does its part. One that was left still does not.
-pub fn metrics(jobs: &[UpgradeJob]) -> Vec<Family> {
+/// Of each job that is under way. An engine that was left still does not do its part.
+pub(super) fn metrics(jobs: &[UpgradeJob]) -> Vec<Family> {
     let under_way = jobs.iter().filter(|j| !j.is_finished());
     let series = under_way.filter_map(|job| {
         let status = job.status.as_ref()?;
         status.workflow.as_ref()?;
         let stalled = conditions::is_true(&status.conditions, types::ENGINE_STALLED);
-        Some(Series {
-            labels: vec![("upgradejob", job.name_any())],
-            value: if stalled { 1.0 } else { 0.0 },
-        })
+        Some(Series::new(vec![("upgradejob", job.name_any())], stalled))
     });
-    vec![Family {
-        name: "openshift_upgrade_controller_engine_stalled",
-        help: "Whether the workflow engine of the UpgradeJob under way does not do its part, as the condition EngineStalled says: 1 or 0.",
-        type_: Type::Gauge,
-        series: series.collect(),
-    }]
+    vec![Family::gauge(
+        "openshift_upgrade_controller_engine_stalled",
+        "Whether the workflow engine of the UpgradeJob under way does not do its part, as the condition EngineStalled says: 1 or 0.",
+        series,
+    )]
 }
 
 #[cfg(test)]
@@ -61,8 +57,8 @@ mod tests {
         let series: Vec<_> = all[0]
             .series
             .iter()
-            .map(|s| (s.labels[0].1.as_str(), s.value))
+            .map(|s| (s.labels[0].1.as_str(), s.value.clone()))
             .collect();
-        assert_eq!(series, [("good", 0.0), ("bad", 1.0)]);
+        assert_eq!(series, [("good", false.into()), ("bad", true.into())]);
     }
 }
