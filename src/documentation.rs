@@ -1,5 +1,7 @@
 //! Checks that the documents say what the code does.
 
+mod api_reference;
+mod examples;
 mod metrics;
 
 use std::{fs, path::Path};
@@ -8,7 +10,7 @@ use crate::{
     api::{
         UpgradeJob,
         conditions::{reasons, types},
-        schema_tests::{documents, problems, refusals},
+        schema_tests::documents,
     },
     openshift::machine_config_pool::MachineConfigPool,
     plan::{Plan, build},
@@ -16,39 +18,6 @@ use crate::{
 
 const CONCEPTS: &str = include_str!("../docs/concepts.md");
 const EXAMPLE: &str = include_str!("../docs/examples/cluster-upgrade.yaml");
-
-/// Where scenarios are documented: the YAML there is none of our kinds, see [`crate::simulator::scenario`].
-const OF_SCENARIOS: &str = "docs/scenarios.md";
-
-/// README.md and everything below docs/ but scenarios: where, and the YAML in it.
-fn yaml() -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = vec![root.join("README.md")];
-    for folder in ["docs", "docs/examples"] {
-        files.extend(
-            fs::read_dir(root.join(folder))
-                .unwrap()
-                .map(|f| f.unwrap().path()),
-        );
-    }
-    let mut found = Vec::new();
-    for file in files {
-        let name = file.strip_prefix(root).unwrap().display().to_string();
-        match file.extension().and_then(|e| e.to_str()) {
-            Some("yaml") => found.push((name, fs::read_to_string(file).unwrap())),
-            Some("md") if name != OF_SCENARIOS => {
-                let text = fs::read_to_string(file).unwrap();
-                let blocks = text
-                    .split("```yaml\n")
-                    .skip(1)
-                    .filter_map(|rest| rest.split("```").next());
-                found.extend(blocks.map(|block| (name.clone(), block.to_owned())));
-            }
-            _ => {}
-        }
-    }
-    found
-}
 
 /// What a person looks for in a UI must be there under this very name.
 #[test]
@@ -89,23 +58,6 @@ fn steps_and_titles_of_the_engines_page_are_those_of_a_plan() {
         }
     }
     assert!(steps > 12 && titles > 10, "{steps} steps, {titles} titles");
-}
-
-#[test]
-fn every_example_of_our_kinds_is_taken_by_the_api_server_and_valid() {
-    let mut checked = 0;
-    for (place, text) in yaml() {
-        for object in documents(&text) {
-            let of_ours = object["apiVersion"]
-                .as_str()
-                .is_some_and(|v| v.starts_with(crate::api::GROUP));
-            assert!(of_ours, "{place}: an example of another kind, or none: {object}");
-            assert_eq!(refusals(&object, None), Vec::<String>::new(), "{place}: {object}");
-            assert_eq!(problems(&object), [], "{place}: {object}");
-            checked += 1;
-        }
-    }
-    assert!(checked >= 7, "only {checked} examples are left");
 }
 
 /// A job of the example's config, with a pool that it holds.
@@ -199,31 +151,6 @@ fn every_reason_of_an_ending_is_documented() {
             CONCEPTS.contains(&format!("| `{reason}` |")),
             "{reason} is not documented"
         );
-    }
-}
-
-#[test]
-fn documents_link_to_files_that_are_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for (folder, names) in [
-        ("", vec!["README.md"]),
-        (
-            "docs",
-            vec!["concepts.md", "architecture.md", "install.md", "hooks.md"],
-        ),
-        ("tests/cluster", vec!["README.md"]),
-    ] {
-        for name in names {
-            let text = fs::read_to_string(root.join(folder).join(name)).unwrap();
-            let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-            for link in links.filter(|l| !l.contains("://") && !l.starts_with('#')) {
-                let path = link.split('#').next().unwrap();
-                assert!(
-                    root.join(folder).join(path).exists(),
-                    "{folder}/{name} links to {link}, which is not there"
-                );
-            }
-        }
     }
 }
 

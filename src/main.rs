@@ -1,5 +1,8 @@
 //! `upgrade-operator`: arguments and dispatch only.
 
+#[cfg(test)]
+mod cli_reference;
+
 use std::{io::IsTerminal, process::ExitCode};
 
 use clap::{Parser, Subcommand};

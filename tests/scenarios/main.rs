@@ -13,10 +13,14 @@
 
 mod bad_input;
 mod crashes;
+#[path = "../support/documents.rs"]
+mod documents;
+mod documents_applied;
 mod drains;
 mod engine_faults;
 mod failures;
 mod fuzz;
+mod gitops;
 mod harness;
 mod health;
 mod held;
