@@ -4,8 +4,6 @@ mod api_reference;
 mod examples;
 mod metrics;
 
-use std::{fs, path::Path};
-
 use crate::{
     api::{
         UpgradeJob,
