@@ -187,11 +187,15 @@ async fn the_chart_is_upgraded_removed_and_installed_again() {
     // And again, beside what stayed.
     helm(&["install", RELEASE, &chart(), "--values", &values]);
     rolled_out();
+    // For half a minute after the removal the Lease is kept from it.
+    cluster
+        .apply(&config("new", later, &Delay { min: 0, max: 0 }))
+        .await;
     wait_for(
         "the operator is at work again",
         Duration::from_secs(120),
         async || {
-            let runs = get(&["upgradeconfig", "kept"])["status"]["nextPossibleSchedules"].clone();
+            let runs = get(&["upgradeconfig", "new"])["status"]["nextPossibleSchedules"].clone();
             runs.as_array().is_some_and(|r| !r.is_empty()).then_some(())
         },
     )
