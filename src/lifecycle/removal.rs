@@ -17,7 +17,7 @@ use crate::{
     drain::Drains,
     engine::Templates,
     health::answers::Answers,
-    hooks::hook_run::RunName,
+    hooks::hook_run::{HookRun, RunName},
     openshift::{cluster_version::ClusterVersion, machine_config_pool::MachineConfigPool},
     settings::Settings,
     unreadable::Kind,
@@ -57,7 +57,7 @@ pub fn removal(world: &World, settings: &Settings, now: Timestamp) -> Result<Vec
         .map(|job| give_back(world, settings, job, now));
     let mut tasks: Vec<Task> = given_back.collect();
     let runs = world.hook_runs(now);
-    let held: BTreeSet<RunName> = runs.iter().filter(|r| r.is_held()).map(|r| r.name()).collect();
+    let held: BTreeSet<RunName> = runs.iter().filter(|r| r.is_held()).map(HookRun::name).collect();
     tasks.extend(held.into_iter().map(Task::ReleaseHookRun));
     // What a job holds it gives back itself; what is left then is of nobody.
     if tasks.iter().all(|t| !matches!(t, Task::GiveBack { .. })) {
