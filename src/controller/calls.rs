@@ -72,6 +72,11 @@ impl CallError {
         Some(concise(&status.message))
     }
 
+    /// Nothing of the kind can be reached: it is not there, or the operator has no right to it any more.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.is_no_such_kind() || self.forbidden().is_some()
+    }
+
     /// The API server finds the object wrong, and always will.
     pub fn is_invalid(&self) -> bool {
         self.status().is_some_and(kube::core::Status::is_invalid)

@@ -93,8 +93,8 @@ pub async fn now(ctx: &Context, job: &UpgradeJob, seen: &[Other]) -> Result<Vec<
         let workflow = match found {
             Ok(Some(workflow)) => workflow,
             Ok(None) => continue,
-            // With its kind it went itself.
-            Err(error) if error.is_no_such_kind() => continue,
+            // With its kind, or the right to it, it went itself.
+            Err(error) if error.is_out_of_reach() => continue,
             Err(error) => return Err(error),
         };
         // Whoever took the name of one that is gone is nobody to be stopped.

@@ -59,8 +59,11 @@ pub async fn release_all(client: &Client, settings: &Settings, clock: Clock) -> 
     removal(&world, settings, clock.now()).map_err(Error::Refused)?;
     let lease = Seat::take(client, &settings.namespace, clock).await?;
     let outcome = give_back(client, settings, clock).await;
-    lease.leave(outcome.is_ok(), clock).await?;
-    outcome
+    let left = lease.leave(outcome.is_ok(), clock).await;
+    // Why the operator must stay is more than that its Lease could not be given back: that runs out.
+    let done = outcome?;
+    left?;
+    Ok(done)
 }
 
 async fn give_back(client: &Client, settings: &Settings, clock: Clock) -> Result<Vec<String>, Error> {

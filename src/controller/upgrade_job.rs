@@ -110,8 +110,9 @@ pub async fn reconcile(
     {
         Some((engine, name)) => {
             match live::workflow(&ctx.client, &settings.namespace, engine, name).await {
-                // With its kind it went itself. For a moment an API server may not know the kind: that is tried again.
-                Err(error) if error.is_no_such_kind() && !ctx.stores.installed().has(engine.kind()) => None,
+                // With its kind, or the right to it, it went itself. For a moment an API server may not know the kind: that is
+                // tried again.
+                Err(error) if error.is_out_of_reach() && !ctx.stores.installed().has(engine.kind()) => None,
                 found => found?,
             }
         }

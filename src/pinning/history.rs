@@ -37,7 +37,8 @@ pub fn outcome(job: &UpgradeJob) -> Option<Outcome> {
 
 /// Name and UID of the jobs beyond the limits. Skipped jobs count as successful.
 ///
-/// The newest of each outcome is never among them: after a month of holidays the last real success is still there.
+/// The newest of each outcome is never among them: after a month of holidays the last real success is still there. Nor is one
+/// that has left pools paused: its condition is what tells people, and the alert, of them.
 pub fn beyond(config: &UpgradeConfig, jobs: &[&UpgradeJob]) -> Vec<(String, String)> {
     let mut jobs: Vec<(&UpgradeJob, Outcome)> = jobs
         .iter()
@@ -58,6 +59,11 @@ pub fn beyond(config: &UpgradeConfig, jobs: &[&UpgradeJob]) -> Vec<(String, Stri
     all
 }
 
+fn has_left_pools_paused(job: &UpgradeJob) -> bool {
+    let status = job.status.as_ref();
+    status.is_some_and(|s| conditions::is_true(&s.conditions, types::POOLS_LEFT_PAUSED))
+}
+
 /// `jobs` are sorted, newest first.
 fn surplus(
     jobs: &[(&UpgradeJob, Outcome)],
@@ -71,7 +77,8 @@ fn surplus(
     for (n, (job, outcome)) in of_kinds.enumerate() {
         let is_newest = !seen.contains(outcome);
         seen.push(*outcome);
-        let is_deletable = job::is_done(job) && job.metadata.deletion_timestamp.is_none();
+        let is_deletable =
+            job::is_done(job) && job.metadata.deletion_timestamp.is_none() && !has_left_pools_paused(job);
         if n >= limit && !is_newest && is_deletable {
             surplus.extend(job.uid().map(|uid| (job.name_any(), uid)));
         }

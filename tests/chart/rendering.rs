@@ -197,6 +197,8 @@ fn of_two_replicas_one_waits_on_another_node() {
     let objects = template(&["replicas=2"]);
     let spec = &the(&objects, "Deployment")["spec"];
     assert_eq!(spec["strategy"]["type"], "RollingUpdate");
+    // A default would belong to nobody, and could not be taken back for `Recreate`.
+    assert_eq!(spec["strategy"]["rollingUpdate"]["maxSurge"], 1);
     let spread = &spec["template"]["spec"]["topologySpreadConstraints"][0];
     assert_eq!(spread["topologyKey"], "kubernetes.io/hostname");
     assert_eq!(
@@ -204,6 +206,26 @@ fn of_two_replicas_one_waits_on_another_node() {
         spec["selector"]["matchLabels"]
     );
     assert!(arguments(&objects).contains(&"--leader-election=true".to_owned()));
+}
+
+#[test]
+#[ignore = "needs helm: tests/run"]
+fn openshifts_own_prometheus_may_find_the_pods_if_it_is_to() {
+    let of_monitoring = |objects: &[Value]| -> Vec<Value> {
+        let is_it = |o: &&Value| o["subjects"][0]["name"] == "prometheus-k8s" && o["kind"] == "RoleBinding";
+        objects.iter().filter(is_it).cloned().collect()
+    };
+    assert!(of_monitoring(&template(&[])).is_empty());
+    let objects = template(&["metrics.platformMonitoring=true"]);
+    let bindings = of_monitoring(&objects);
+    assert_eq!(bindings.len(), 1);
+    let name = &bindings[0]["roleRef"]["name"];
+    let role = objects
+        .iter()
+        .find(|o| o["kind"] == "Role" && o["metadata"]["name"] == *name);
+    let first = &role.expect("its role")["rules"][0];
+    assert_eq!(first["resources"], json!(["endpoints", "pods", "services"]));
+    assert_eq!(first["verbs"], json!(["get", "list", "watch"]));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use super::*;
 
-/// One letter a job, oldest first: Succeeded, sKipped, Failed, Running, Exit hook running; returns those deleted.
+/// One letter a job, oldest first: Succeeded, sKipped, Failed, Running, Exit hook running, Pools
+/// left paused; returns those deleted.
 fn kept_of(outcomes: &str, successful: Option<i32>, failed: Option<i32>) -> String {
     let (mut config, mut world) = (config(), world());
     config.spec.successful_jobs_history_limit = successful;
@@ -17,6 +18,10 @@ fn kept_of(outcomes: &str, successful: Option<i32>, failed: Option<i32>) -> Stri
             'S' => finish(&mut job, types::SUCCEEDED, "Succeeded"),
             'K' => finish(&mut job, types::SUCCEEDED, "Skipped"),
             'F' => finish(&mut job, types::FAILED, "TimedOut"),
+            'P' => {
+                finish(&mut job, types::FAILED, "TimedOut");
+                finish(&mut job, types::POOLS_LEFT_PAUSED, "Delayed");
+            }
             'E' => {
                 finish(&mut job, types::SUCCEEDED, "Succeeded");
                 let hook = json!({"hookEvent": "Finish", "upgradeJobHook": "h", "status": "active"});
@@ -47,6 +52,7 @@ fn kept_of(outcomes: &str, successful: Option<i32>, failed: Option<i32>) -> Stri
 #[case::failed("FSFSF", Some(1), Some(1), "---SF")]
 #[case::running_is_never_deleted("RSS", Some(1), None, "R-S")]
 #[case::exit_hook_is_waited_for("ESS", Some(1), None, "E-S")]
+#[case::what_tells_of_a_paused_pool_stays("FPFF", None, Some(1), "-P-F")]
 fn old_jobs_go(
     #[case] jobs: &str,
     #[case] successful: Option<i32>,
