@@ -1,13 +1,11 @@
 //! How far our clock is from the API server's: measured by every answer, by its `Date` header.
 
 use std::{
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
     time::Duration,
 };
 
-use http::{Request, Response, header};
+use http::{Request, header};
 use jiff::{SignedDuration, fmt::rfc2822};
 use kube::{Api, Client, client::Body};
 use tokio::{sync::Notify, time::Instant};
@@ -44,10 +42,22 @@ impl Clocks {
 
     /// The same client, whose answers are looked at.
     pub fn watch(&self, client: &Client) -> Client {
-        let measured = Measured {
-            client: client.clone(),
-            clocks: self.clone(),
-        };
+        let (watched, clocks) = (client.clone(), self.clone());
+        let measured = tower::service_fn(move |request: Request<Body>| {
+            let (client, clocks) = (watched.clone(), clocks.clone());
+            async move {
+                let sent = clocks.clock.now();
+                let answer = client.send(request).await?;
+                let came = clocks.clock.now();
+                let date = answer.headers().get(header::DATE);
+                let date =
+                    date.and_then(|d| rfc2822::DateTimeParser::new().parse_timestamp(d.as_bytes()).ok());
+                if let Some(date) = date {
+                    clocks.note(outside::clock_ahead(date, sent, came));
+                }
+                Ok::<_, kube::Error>(answer)
+            }
+        });
         Client::new(measured, client.default_namespace())
     }
 
@@ -78,35 +88,5 @@ impl Clocks {
         if has_changed {
             self.changed.notify_one();
         }
-    }
-}
-
-struct Measured {
-    client: Client,
-    clocks: Clocks,
-}
-
-impl tower::Service<Request<Body>> for Measured {
-    type Response = Response<Body>;
-    type Error = tower::BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (client, clocks) = (self.client.clone(), self.clocks.clone());
-        Box::pin(async move {
-            let sent = clocks.clock.now();
-            let answer = client.send(request).await?;
-            let came = clocks.clock.now();
-            let date = answer.headers().get(header::DATE);
-            let date = date.and_then(|d| rfc2822::DateTimeParser::new().parse_timestamp(d.as_bytes()).ok());
-            if let Some(date) = date {
-                clocks.note(outside::clock_ahead(date, sent, came));
-            }
-            Ok(answer)
-        })
     }
 }

@@ -6,12 +6,7 @@
 //! of the resourceVersion in it. That is also what is left where a whole machine was suspended, since its monotonic clock then
 //! stood still.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
-
-use http::{Method, Request, Response};
+use http::{Method, Request};
 use kube::{Client, client::Body};
 use tokio::{
     sync::watch,
@@ -68,10 +63,19 @@ impl Gate {
         let Some(leadership) = &self.leadership else {
             return client.clone();
         };
-        let gated = Gated {
-            client: client.clone(),
-            leadership: leadership.clone(),
-        };
+        let (guarded, leadership) = (client.clone(), leadership.clone());
+        let gated = tower::service_fn(move |request: Request<Body>| {
+            let (client, leadership) = (guarded.clone(), leadership.clone());
+            async move {
+                if is_read(request.method()) {
+                    return Ok(client.send(request).await?);
+                }
+                let open = open_until(*leadership.borrow(), None);
+                let until = open.ok_or(Closed::Following)?;
+                let answer = timeout_at(until, client.send(request)).await;
+                Ok::<_, tower::BoxError>(answer.map_err(|_| Closed::Lost)??)
+            }
+        });
         Client::new(gated, client.default_namespace())
     }
 
@@ -131,37 +135,8 @@ fn open_until(leadership: Leadership, of: Option<u64>) -> Option<Instant> {
     }
 }
 
-struct Gated {
-    client: Client,
-    leadership: watch::Receiver<Leadership>,
-}
-
 fn is_read(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
-}
-
-impl tower::Service<Request<Body>> for Gated {
-    type Response = Response<Body>;
-    type Error = tower::BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let client = self.client.clone();
-        if is_read(request.method()) {
-            return Box::pin(async move { Ok(client.send(request).await?) });
-        }
-        let leadership = self.leadership.clone();
-        Box::pin(async move {
-            let open = open_until(*leadership.borrow(), None);
-            let until = open.ok_or(Closed::Following)?;
-            let answer = timeout_at(until, client.send(request)).await;
-            Ok(answer.map_err(|_| Closed::Lost)??)
-        })
-    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,10 @@
 
 use std::{
     collections::BTreeMap,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll},
 };
 
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Method, Request, StatusCode, Uri};
 use kube::{Client, client::Body};
 use tokio::time::Instant;
 
@@ -42,10 +40,21 @@ struct Asked {
 impl Requests {
     /// The same client, whose requests are counted.
     pub fn watch(&self, client: &Client) -> Client {
-        let counted = Counted {
-            client: client.clone(),
-            requests: self.clone(),
-        };
+        let (watched, requests) = (client.clone(), self.clone());
+        let counted = tower::service_fn(move |request: Request<Body>| {
+            let client = watched.clone();
+            let under_way = UnderWay {
+                requests: requests.clone(),
+                asked: Asked::of(request.method(), request.uri()),
+                since: Instant::now(),
+                code: None,
+            };
+            async move {
+                let answer = client.send(request).await?;
+                under_way.answered(answer.status());
+                Ok::<_, kube::Error>(answer)
+            }
+        });
         Client::new(counted, client.default_namespace())
     }
 
@@ -170,36 +179,6 @@ impl Drop for UnderWay {
             .or_insert_with(|| Distribution::new(&BOUNDS))
             .observe(took);
         *totals.codes.entry((self.asked.clone(), code)).or_default() += 1;
-    }
-}
-
-struct Counted {
-    client: Client,
-    requests: Requests,
-}
-
-impl tower::Service<Request<Body>> for Counted {
-    type Response = Response<Body>;
-    type Error = tower::BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let client = self.client.clone();
-        let under_way = UnderWay {
-            requests: self.requests.clone(),
-            asked: Asked::of(request.method(), request.uri()),
-            since: Instant::now(),
-            code: None,
-        };
-        Box::pin(async move {
-            let answer = client.send(request).await?;
-            under_way.answered(answer.status());
-            Ok(answer)
-        })
     }
 }
 

@@ -100,15 +100,18 @@ pub(super) fn watch_config(settings: &Settings) -> mirror::Config {
     }
 }
 
+/// The object, without the lists of who wrote which field: they are large, and nothing is decided by them.
+fn without_managers<K: kube::Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
+}
+
 /// A stored object that does not parse must not stall the others.
 pub(super) fn parsed<K: kube::Resource<DynamicType = ()>>(
     guard: DeserializeGuard<K>,
 ) -> Option<Result<K, Unreadable>> {
     match guard.0 {
-        Ok(mut object) => {
-            object.meta_mut().managed_fields = None;
-            Some(Ok(object))
-        }
+        Ok(object) => Some(Ok(without_managers(object))),
         Err(InvalidObject { error, mut metadata }) => {
             metadata.managed_fields = None;
             let kind = Kind::of::<K>()?;
@@ -179,33 +182,23 @@ impl Stores {
         ours!(UpgradeSuspensionWindow, windows);
 
         let only_version = config().fields(&format!("metadata.name={}", cluster_version::NAME));
-        let clear = |mut o: ClusterVersion| {
-            o.metadata.managed_fields = None;
-            Some(o)
-        };
         tasks.spawn(watch(
             Api::all(c()),
             only_version,
             stores.cluster_versions.clone(),
             n(),
-            clear,
+            |o| Some(without_managers(o)),
         ));
-        let clear = |mut o: ClusterOperator| {
-            o.metadata.managed_fields = None;
-            Some(o)
-        };
         tasks.spawn(watch(
             Api::all(c()),
             config(),
             stores.operators.clone(),
             n(),
-            clear,
+            |o| Some(without_managers(o)),
         ));
-        let clear = |mut o: MachineConfigPool| {
-            o.metadata.managed_fields = None;
-            Some(o)
-        };
-        tasks.spawn(watch(Api::all(c()), config(), stores.pools.clone(), n(), clear));
+        tasks.spawn(watch(Api::all(c()), config(), stores.pools.clone(), n(), |o| {
+            Some(without_managers(o))
+        }));
         let rendered = |o: PartialObjectMeta<MachineConfig>| {
             let release = o.annotations().get(machine_config::RELEASE_VERSION)?.clone();
             Some((o.name_any(), release))
@@ -228,12 +221,10 @@ impl Stores {
         let node = |o: Node| Some(NodeView::from(&o));
         tasks.spawn(watch(Api::all(c()), config(), stores.nodes.clone(), n(), node));
         let of_hooks = config().labels(labels::HOOK_JOB);
-        let clear = |mut o: Job| {
-            o.metadata.managed_fields = None;
-            Some(o)
-        };
         let jobs = Api::namespaced(c(), namespace);
-        tasks.spawn(watch(jobs, of_hooks, stores.hook_jobs.clone(), n(), clear));
+        tasks.spawn(watch(jobs, of_hooks, stores.hook_jobs.clone(), n(), |o| {
+            Some(without_managers(o))
+        }));
         self.start_optional(client, settings, changed, tasks);
     }
 
@@ -245,26 +236,21 @@ impl Stores {
         changed: &Arc<Notify>,
         tasks: &mut JoinSet<()>,
     ) {
-        let stores = self;
         let namespace = &settings.namespace;
         let config = || watch_config(settings).optional();
         let c = || client.clone();
         let n = || Arc::clone(changed);
         let machines = Api::namespaced_with(c(), machine::NAMESPACE, &machine::resource());
         let view = |o: DynamicObject| Some(MachineView::from(&o));
-        tasks.spawn(watch(machines, config(), stores.machines.clone(), n(), view));
+        tasks.spawn(watch(machines, config(), self.machines.clone(), n(), view));
         let of_hooks = config().labels(labels::HOOK_JOB);
         let task_runs = Api::namespaced_with(c(), namespace, &task_run::resource());
         let view = |o: DynamicObject| Some(TaskRun::from(o));
-        tasks.spawn(watch(task_runs, of_hooks, stores.task_runs.clone(), n(), view));
-        for (kind, mirror) in stores.engine_kinds() {
+        tasks.spawn(watch(task_runs, of_hooks, self.task_runs.clone(), n(), view));
+        for (kind, mirror) in self.engine_kinds() {
             let of_jobs = config().labels(labels::UPGRADE_JOB_UID);
             let api = Api::namespaced_with(c(), namespace, &kind);
-            let clear = |mut o: DynamicObject| {
-                o.metadata.managed_fields = None;
-                Some(o)
-            };
-            tasks.spawn(watch(api, of_jobs, mirror, n(), clear));
+            tasks.spawn(watch(api, of_jobs, mirror, n(), |o| Some(without_managers(o))));
         }
     }
 
