@@ -148,11 +148,11 @@ fn the_table_of_values_is_that_of_the_chart() {
         return;
     }
     let renewed = format!("{before}{HEAD}{}{}", table(), &rest[end..]);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
+    if std::env::var_os("UPDATE_FILES").is_some() {
         std::fs::write(crate::path("docs/install.md"), renewed).unwrap();
     } else {
         panic!(
-            "the table of values in docs/install.md is not that of values.yaml: UPDATE_DOCS=1 cargo test --test chart"
+            "the table of values in docs/install.md is not that of values.yaml: UPDATE_FILES=1 cargo test --test chart"
         );
     }
 }
