@@ -8,12 +8,16 @@
 # What a cluster has from it besides: the default namespaces with their ids and
 # creation times, and the API server's own roles.
 
-# Raise it when what is put into the seed changes.
-SEED_VERSION=1
+# Lanes start from another seed, made from that one: it has our own CRDs, the
+# namespaces and the rights of the chart, too. The whole cluster is given those by
+# the chart.
+
+# Raise it when what is put into the seeds changes.
+SEED_VERSION=2
 
 # The folder of the seed that belongs to the binaries and CRDs of now, and to the
 # engines that were chosen.
-seed_dir() {
+foreign_seed_dir() {
     local hash
     hash=$({
         echo "$SEED_VERSION"
@@ -22,26 +26,40 @@ seed_dir() {
     echo "$TESTBED_CACHE/seed/${hash:0:16}"
 }
 
+# The folder of the seed that has what is ours as it is now, too.
+own_seed_dir() {
+    local hash
+    hash=$({
+        foreign_seed_dir
+        cat "$TESTBED_CHECKOUT"/crds/*.yaml "$TESTBED_CHECKOUT"/deploy/kustomize/*.yaml
+    } | sha256sum)
+    echo "$TESTBED_CACHE/seed/own-${hash:0:16}"
+}
+
 # A lane that nobody else uses, with no controllers: nothing but what the API
 # server itself writes gets into the data.
 use_seed() {
     use_ports "the seed" "$TESTBED_DIR/seed" seed 21090
 }
 
+# make_seed FOLDER FROM COMMAND...: what the command makes of the data of another seed ('' for none).
 make_seed() {
-    local dir=$1
+    local dir=$1 from=$2
+    shift 2
     [[ ! -d $dir ]] || return 0
-    step "making the data that control planes with ${CP_ENGINES[*]:-no engine} start from (once)"
     use_seed
     make_run_directory
     # What a broken try left.
     stop 0 apiserver etcd
     rm -rf --one-file-system "$CP_DIR"
-    mkdir -p "$CP_DIR/etcd"
+    mkdir -p "$CP_DIR"
+    if [[ -n $from ]]; then
+        copy_data "$from" "$CP_DIR/etcd"
+    fi
     pki_controlplane
     start_etcd_and_apiserver
     wait_for apiserver 120 api_is_ready
-    apply_foreign_crds
+    "$@"
     stop 0 apiserver
     stop 10 etcd
     mkdir -p "${dir%/*}"
@@ -51,23 +69,54 @@ make_seed() {
     step "made it"
 }
 
-# In a subshell: it works with variables of its own.
-ensure_seed() {
+# In a subshell each: it works with variables of its own.
+ensure_foreign_seed() {
     local dir
-    dir=$(seed_dir)
-    [[ -d $dir ]] || (with_lock seed make_seed "$dir")
+    dir=$(foreign_seed_dir)
+    if [[ ! -d $dir ]]; then
+        step "making the data that control planes with ${CP_ENGINES[*]:-no engine} start from (once)"
+        (with_lock seed make_seed "$dir" '' apply_foreign_crds)
+    fi
     # It is in use: see forget_old_builds.
     touch --no-create "$dir"
 }
 
-# plant_seed: gives the data to a control plane that has none yet.
+ensure_own_seed() {
+    local dir
+    ensure_foreign_seed
+    dir=$(own_seed_dir)
+    if [[ ! -d $dir ]]; then
+        step "making the data that lanes with ${CP_ENGINES[*]:-no engine} start from (once for each version of our CRDs)"
+        (with_lock seed make_seed "$dir" "$(foreign_seed_dir)" fill_own_seed)
+    fi
+    touch --no-create "$dir"
+}
+
+fill_own_seed() {
+    wait_for apiserver 60 crds_are_served
+    apply_namespaces
+    apply_ours
+}
+
+copy_data() {
+    cp -R --reflink=auto --sparse=always "$1" "$2"
+    chmod 700 "$2"
+}
+
+# plant_seed FOLDER DONE...: gives the data to a control plane that has none yet, and marks what is done with it.
 plant_seed() {
+    local dir=$1 mark
+    shift
     [[ ! -d $CP_DIR/etcd ]] || return 0
     rm -rf "$CP_DIR/etcd.part"
-    cp -R --reflink=auto --sparse=always "$(seed_dir)" "$CP_DIR/etcd.part"
-    chmod 700 "$CP_DIR/etcd.part"
+    copy_data "$dir" "$CP_DIR/etcd.part"
     mkdir -p "$CP_DIR/done"
-    : >"$CP_DIR/done/crds-$(seed_name)"
+    for mark in "$@"; do
+        : >"$CP_DIR/done/$mark"
+    done
     mv "$CP_DIR/etcd.part" "$CP_DIR/etcd"
 }
-seed_name() { basename "$(seed_dir)"; }
+
+# What is done with a seed, by its marks.
+foreign_mark() { echo "crds-$(basename "$(foreign_seed_dir)")"; }
+own_mark() { echo "ours-$(basename "$(own_seed_dir)")"; }
