@@ -3,54 +3,37 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::{
-    UpgradeConfig, UpgradeJob,
-    conditions::{self, reasons, types},
-    upgrade_config::UpgradeConfigStatus,
+use super::unresolved::{self, How};
+use crate::{
+    api::{
+        UpgradeConfig,
+        conditions::{self, types},
+        upgrade_config::UpgradeConfigStatus,
+    },
+    world::World,
 };
 
-/// Keeps the condition `LastUpgradeSucceeded` in line with the jobs that are there: of those that have ended, the newest counts
-/// that was not skipped on purpose. Without one there is no such condition, so to delete a failed job is to acknowledge it.
-pub fn tell(status: &mut UpgradeConfigStatus, config: &UpgradeConfig, jobs: &[&UpgradeJob], now: Timestamp) {
-    let newest = jobs
-        .iter()
-        .filter_map(|job| Some((*job, Outcome::of(job)?)))
-        .max_by_key(|(job, _)| (job.spec.start_after.0, job.name_any()));
-    let Some((job, outcome)) = newest else {
-        let type_ = types::LAST_UPGRADE_SUCCEEDED;
+/// Keeps the condition `LastUpgradeSucceeded` in line with the jobs that are there, by the rule of [`unresolved`]. Where nothing
+/// failed and nothing succeeded there is no such condition, so to delete a failed job is to acknowledge it.
+pub fn tell(status: &mut UpgradeConfigStatus, config: &UpgradeConfig, world: &World, now: Timestamp) {
+    let type_ = types::LAST_UPGRADE_SUCCEEDED;
+    let last = unresolved::last_upgrade(&world.jobs, &world.configs, config);
+    let said = last.and_then(|last| match last.how {
+        How::Succeeded(condition) => Some((last.job, true, condition)),
+        How::Failed(condition) | How::Expired(condition) => Some((last.job, false, condition)),
+        How::Skipped => None,
+    });
+    let Some((job, is_success, condition)) = said else {
         status.conditions.retain(|c| c.type_ != type_);
         return;
     };
     conditions::set(
         &mut status.conditions,
-        types::LAST_UPGRADE_SUCCEEDED,
-        outcome.is_success,
-        outcome.reason,
-        format!("UpgradeJob {}: {}", job.name_any(), outcome.message),
+        type_,
+        is_success,
+        &condition.reason,
+        format!("UpgradeJob {}: {}", job.name_any(), condition.message),
         config.metadata.generation,
         now,
     );
-}
-
-/// What a job that has ended says of itself.
-struct Outcome<'a> {
-    is_success: bool,
-    reason: &'a str,
-    message: &'a str,
-}
-
-impl<'a> Outcome<'a> {
-    /// `None`: it has not ended, or was skipped on purpose.
-    fn of(job: &'a UpgradeJob) -> Option<Self> {
-        let all = &job.status.as_ref()?.conditions;
-        let held = |type_| conditions::get(all, type_).filter(|c| c.status == "True");
-        let failure = held(types::FAILED).or_else(|| held(types::EXPIRED));
-        let success = || held(types::SUCCEEDED).filter(|c| c.reason != reasons::SKIPPED);
-        let condition = failure.or_else(success)?;
-        Some(Self {
-            is_success: failure.is_none(),
-            reason: &condition.reason,
-            message: &condition.message,
-        })
-    }
 }

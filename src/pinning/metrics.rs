@@ -11,7 +11,7 @@ use super::{
 use crate::{
     api::{
         UpgradeConfig, UpgradeJob, UpgradeSuspensionWindow,
-        conditions::{self, reasons, types},
+        conditions::{self, types},
         upgrade_config::NextPossibleSchedule,
     },
     metrics::{Family, Series},
@@ -46,7 +46,7 @@ pub fn metrics(world: &World, now: Timestamp) -> Vec<Family> {
         ),
         Family::gauge(
             "openshift_upgrade_controller_upgradeconfig_run_missed",
-            "Runs that made no UpgradeJob though nothing suspended them, until a later one does, always 1; reason is that of the condition RunMissed.",
+            "Runs that made no UpgradeJob though nothing suspended them, until a later one does or a job made by hand has started, always 1; reason is that of the condition RunMissed.",
             configs.iter().filter_map(missed),
         ),
     ]);
@@ -140,14 +140,11 @@ fn is_suspended(config: &UpgradeConfig, windows: &[UpgradeSuspensionWindow], now
 fn missed(config: &UpgradeConfig) -> Option<Series> {
     let all = &config.status.as_ref()?.conditions;
     let missed = conditions::get(all, types::RUN_MISSED).filter(|c| c.status == "True")?;
-    // A run whose job a person deleted was taken out by that person.
-    (missed.reason != reasons::JOB_DELETED).then(|| {
-        let labels = vec![
-            ("upgradeconfig", config.name_any()),
-            ("reason", missed.reason.clone()),
-        ];
-        Series::new(labels, true)
-    })
+    let labels = vec![
+        ("upgradeconfig", config.name_any()),
+        ("reason", missed.reason.clone()),
+    ];
+    Some(Series::new(labels, true))
 }
 
 #[cfg(test)]
@@ -260,7 +257,6 @@ mod tests {
     #[rstest]
     #[case::missed("True", "NotCreatedInTime", true)]
     #[case::made_up_for("False", "JobCreated", false)]
-    #[case::taken_out_by_a_person("True", "JobDeleted", false)]
     fn a_missed_run_is_told_until_a_later_one_has_its_job(
         #[case] status: &str,
         #[case] reason: &str,

@@ -22,6 +22,7 @@ mod metrics;
 mod record;
 mod runs;
 mod status;
+pub mod unresolved;
 
 #[cfg(test)]
 mod tests;

@@ -43,9 +43,9 @@ pub fn newest_suspended(status: &UpgradeConfigStatus) -> Option<(Timestamp, &str
         .then(|| (newest.time.0, newest.reason.as_deref().unwrap_or_default()))
 }
 
-/// The newest run that was missed.
+/// The newest run that was missed; not one whose job a person deleted.
 pub fn newest_missed(status: &UpgradeConfigStatus) -> Option<Timestamp> {
-    let missed = |r: &&RecentRun| r.verdict == Verdict::Missed.as_str();
+    let missed = |r: &&RecentRun| r.verdict == Verdict::Missed.as_str() && r.upgrade_job.is_none();
     status.recent_runs.iter().rev().find(missed).map(|r| r.time.0)
 }
 

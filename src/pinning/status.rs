@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use super::{
     ConfigDecision, last_upgrade, record,
     runs::{Block, Decided, Next, Scene, Walk},
+    unresolved,
 };
 use crate::{
     api::{
@@ -18,6 +19,7 @@ use crate::{
     outside::Hindrance,
     schedule::forecast::{self, Forecast, Verdict},
     text,
+    world::World,
 };
 
 /// How many coming runs are shown.
@@ -86,7 +88,7 @@ impl View<'_> {
         draft.announce(scene);
         draft.scheduled(scene, &walk.next);
         draft.suspended(scene);
-        last_upgrade::tell(&mut draft.status, draft.config, scene.jobs, draft.now);
+        last_upgrade::tell(&mut draft.status, draft.config, scene.world, draft.now);
         draft.finish()
     }
 }
@@ -176,8 +178,8 @@ impl<'a> Draft<'a> {
     /// Runs that were decided: the newest is remembered, and what made no job is said.
     fn record(&mut self, scene: &Scene<'_>, walk: &Walk<'_>) {
         for (run, block) in record::mark_deleted(&mut self.status, scene) {
+            // Whoever deletes a pinned job takes its run out: that is to be seen, and nothing that somebody has to mend.
             let note = format!("the run at {}: {}", time(scene, run), block.why);
-            self.condition(types::RUN_MISSED, true, block.reason, &note);
             self.notice(true, block.reason, note);
         }
         record::add(&mut self.status, scene, walk);
@@ -200,25 +202,37 @@ impl<'a> Draft<'a> {
             self.condition(types::RUN_MISSED, true, block.reason, &note);
             self.notice(true, block.reason, note);
         }
-        let created_after = walk
-            .decided
-            .iter()
-            .filter_map(|(run, how)| match how {
-                Decided::Created(job) => Some((*run, *job)),
-                Decided::Suspended(_) | Decided::Missed(_) => None,
-            })
-            .next_back()
-            .filter(|(run, _)| record::newest_missed(&self.status).is_none_or(|missed| *run > missed));
-        if let Some((run, job)) = created_after
-            && conditions::is_true(&self.status.conditions, types::RUN_MISSED)
-        {
-            let message = format!(
+        self.made_up_for(scene, walk);
+    }
+
+    /// A later run that has its job, or a job made by hand that has started, makes up for a run that was missed.
+    fn made_up_for(&mut self, scene: &Scene<'_>, walk: &Walk<'_>) {
+        let all = &self.status.conditions;
+        let Some(said) = conditions::get(all, types::RUN_MISSED).filter(|c| c.status == "True") else {
+            return;
+        };
+        let said_at = said.last_transition_time.0;
+        let missed = record::newest_missed(&self.status);
+        let created = walk.decided.iter().rev().find_map(|(run, how)| match how {
+            Decided::Created(job) if missed.is_none_or(|missed| *run > missed) => Some((*run, *job)),
+            Decided::Created(_) | Decided::Suspended(_) | Decided::Missed(_) => None,
+        });
+        let World { jobs, configs, .. } = scene.world;
+        // A run that is not remembered any more was missed when that was said.
+        let started = || unresolved::made_up_for_run(jobs, configs, self.config, missed.unwrap_or(said_at));
+        let message = if let Some((run, job)) = created {
+            format!(
                 "the run at {} has UpgradeJob {}",
                 time(scene, run),
                 job.name_any()
-            );
-            self.condition(types::RUN_MISSED, false, reasons::JOB_CREATED, &message);
-        }
+            )
+        } else if let Some(job) = started() {
+            let start = time(scene, job.spec.start_after.0);
+            format!("UpgradeJob {} has started since, at {start}", job.name_any())
+        } else {
+            return;
+        };
+        self.condition(types::RUN_MISSED, false, reasons::JOB_CREATED, &message);
     }
 
     /// The runs to come. One whose time has come and that may still get its job is the first of them, so that an edit is told

@@ -1,54 +1,26 @@
 //! Jobs that ended badly, until a later one makes up for it: so an alert about one ends by itself.
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::config_of;
 use crate::{
-    api::{
-        UpgradeConfig, UpgradeJob,
-        conditions::{self, types},
-    },
+    api::{UpgradeConfig, UpgradeJob},
     metrics::{Family, Series},
-    pinning::history::{Outcome, outcome},
+    pinning::unresolved::{How, unresolved},
 };
 
 /// The jobs that failed or could not start, and that nothing has made up for.
-///
-/// For a failure that is a later success: of the same config, or of a job made by hand, since that is how a person mends it.
-/// A job that could not start is made up for by a later one that did, whatever came of that.
 pub(super) fn metrics(jobs: &[UpgradeJob], configs: &[UpgradeConfig]) -> Vec<Family> {
-    let ended: Vec<Ended<'_>> = jobs.iter().filter_map(|job| Ended::of(job, configs)).collect();
-    let started = jobs.iter().filter(|j| j.is_started() && !j.is_finished());
-    let under_way: Vec<(String, Timestamp)> = started
-        .map(|job| (config_of(job, configs), job.spec.start_after.0))
-        .collect();
-    let bad = ended.iter().filter(|job| match job.how {
-        How::Failed(_) => !ended
-            .iter()
-            .any(|other| other.how == How::Succeeded && other.makes_up_for(job)),
-        How::Expired(_) => {
-            let has_begun = under_way
-                .iter()
-                .any(|(config, start)| is_for(config, job) && *start > job.start);
-            !has_begun
-                && !ended
-                    .iter()
-                    .any(|other| other.has_run() && other.makes_up_for(job))
-        }
-        How::Succeeded | How::Skipped => false,
-    });
-    let series = bad.filter_map(|job| {
-        let (state, reason) = match &job.how {
-            How::Failed(reason) => ("failed", reason),
-            How::Expired(reason) => ("expired", reason),
-            How::Succeeded | How::Skipped => return None,
+    let series = unresolved(jobs, configs).into_iter().filter_map(|ended| {
+        let (state, reason) = match ended.how {
+            How::Failed(condition) => ("failed", &condition.reason),
+            How::Expired(condition) => ("expired", &condition.reason),
+            How::Succeeded(_) | How::Skipped => return None,
         };
         let labels = vec![
-            ("upgradejob", job.name.clone()),
-            ("upgradeconfig", job.config.clone()),
+            ("upgradejob", ended.job.name_any()),
+            ("upgradeconfig", ended.config),
             ("state", state.to_owned()),
-            ("reason", (*reason).to_owned()),
+            ("reason", reason.clone()),
         ];
         Some(Series::new(labels, true))
     });
@@ -59,63 +31,9 @@ pub(super) fn metrics(jobs: &[UpgradeJob], configs: &[UpgradeConfig]) -> Vec<Fam
     )]
 }
 
-/// How a job ended, with the reason where that matters.
-#[derive(Debug, PartialEq, Eq)]
-enum How<'a> {
-    Succeeded,
-    /// It was not to run.
-    Skipped,
-    /// It was to run, and could not start in time.
-    Expired(&'a str),
-    Failed(&'a str),
-}
-
-struct Ended<'a> {
-    name: String,
-    config: String,
-    start: Timestamp,
-    how: How<'a>,
-}
-
-impl<'a> Ended<'a> {
-    fn of(job: &'a UpgradeJob, configs: &[UpgradeConfig]) -> Option<Self> {
-        let all = &job.status.as_ref()?.conditions;
-        let reason = |type_: &str| {
-            let condition = conditions::get(all, type_).filter(|c| c.status == "True");
-            condition.map(|c| c.reason.as_str())
-        };
-        let how = match outcome(job)? {
-            Outcome::Succeeded => How::Succeeded,
-            Outcome::Skipped => reason(types::EXPIRED).map_or(How::Skipped, How::Expired),
-            Outcome::Failed => How::Failed(reason(types::FAILED).unwrap_or_default()),
-        };
-        Some(Self {
-            name: job.name_any(),
-            config: config_of(job, configs),
-            start: job.spec.start_after.0,
-            how,
-        })
-    }
-
-    fn has_run(&self) -> bool {
-        match self.how {
-            How::Succeeded | How::Failed(_) => true,
-            How::Skipped | How::Expired(_) => false,
-        }
-    }
-
-    fn makes_up_for(&self, other: &Self) -> bool {
-        self.start > other.start && is_for(&self.config, other)
-    }
-}
-
-/// Whether a job of this config can make up for a job: it is of the same, or one of both was made by hand.
-fn is_for(config: &str, job: &Ended<'_>) -> bool {
-    config.is_empty() || job.config.is_empty() || *config == job.config
-}
-
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use rstest::rstest;
     use serde_json::json;
 

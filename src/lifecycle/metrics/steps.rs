@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::config_of;
 use crate::{
     api::{
         UpgradeJob,
         upgrade_job::{StepPhase, StepStatus},
     },
     metrics::{Family, Labels, Series},
+    pinning::unresolved::config_of,
     plan::Plan,
     steps::progress,
     world::World,

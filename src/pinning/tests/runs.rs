@@ -172,6 +172,29 @@ fn a_missed_run_stays_said_until_a_later_one_has_its_job() {
     assert_eq!(condition(&decision, types::RUN_MISSED), ("False", "JobCreated"));
 }
 
+/// Nothing was upgraded, so whatever upgrades since makes up for it; and nobody is asked to wait for the next run.
+#[rstest]
+#[case::it_has_started("2026-11-26T21:00:00Z", true, ("False", "JobCreated"))]
+#[case::it_waits_for_its_start("2026-11-26T21:00:00Z", false, ("True", "NotCreatedInTime"))]
+#[case::it_was_before("2026-11-23T21:00:00Z", true, ("True", "NotCreatedInTime"))]
+fn a_missed_run_is_made_up_for_by_a_job_made_by_hand(
+    #[case] start: &str,
+    #[case] has_started: bool,
+    #[case] expected: (&str, &str),
+) {
+    let (mut config, mut world) = (config(), world());
+    step(&mut config, &mut world, at("2026-11-24T20:00:00Z"));
+    let started = json!({"type": "Started", "status": "True", "reason": "Started", "message": "", "lastTransitionTime": start});
+    let conditions = if has_started { vec![started] } else { Vec::new() };
+    let job = json!({
+        "metadata": {"name": "by-hand", "namespace": "ns", "uid": "by-hand"},
+        "spec": {"startAfter": start, "startBefore": "2026-11-30T00:00:00Z"}, "status": {"conditions": conditions},
+    });
+    world.jobs = vec![serde_json::from_value(job).unwrap()];
+    let decision = step(&mut config, &mut world, at("2026-11-27T00:00:00Z"));
+    assert_eq!(condition(&decision, types::RUN_MISSED), expected);
+}
+
 #[test]
 fn runs_of_a_long_absence_are_recorded_together_and_none_is_made_up_for() {
     let mut config = config();

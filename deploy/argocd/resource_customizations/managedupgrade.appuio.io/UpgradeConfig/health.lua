@@ -1,5 +1,5 @@
 -- Healthy while runs happen as planned. Degraded when somebody has to look, also after the last upgrade failed:
--- until one succeeds, or its UpgradeJob is deleted.
+-- until one succeeds, of the config or made by hand, or its UpgradeJob is deleted.
 -- Argo CD runs this without Lua's libraries: no string, no math.
 
 local function condition(type, status)
