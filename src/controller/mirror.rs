@@ -17,6 +17,9 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::{sync::Notify, time::Instant};
 
+/// An API server that is starting may not know a kind for a moment, nor our rights. After so long what it says is true.
+const GONE: Duration = Duration::from_secs(120);
+
 /// What is known of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
@@ -28,12 +31,42 @@ pub enum Knowledge {
     NoSuchKind,
 }
 
+/// Why a kind is not there for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Absence {
+    /// The API server does not have it.
+    NoSuchKind,
+    /// We have no right to it, and can do without.
+    NoRight,
+}
+
+/// Since when the API server says that a kind is not there.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    why: Absence,
+    since: Instant,
+    /// Until when that counts.
+    until: Instant,
+}
+
+/// What a look at a kind that is not there has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// It was never there.
+    NeverThere,
+    /// It was there, and the right to it is gone for good: its objects are forgotten, and have to be listed again.
+    RightLost,
+    /// Nothing new.
+    Same,
+}
+
 struct Inner<T> {
     objects: BTreeMap<String, T>,
     listing: BTreeMap<String, T>,
     knowledge: Knowledge,
-    /// Since when the API server says that it does not have the kind, and until when that counts.
-    gone: Option<(Instant, Instant)>,
+    gone: Option<Gone>,
+    /// The objects were forgotten, and are not listed again.
+    is_forgotten: bool,
 }
 
 /// A stripped copy of the objects of one kind.
@@ -56,6 +89,7 @@ impl<T: Clone> Default for Mirror<T> {
             listing: BTreeMap::new(),
             knowledge: Knowledge::Unknown,
             gone: None,
+            is_forgotten: false,
         };
         Self {
             inner: Arc::new(Mutex::new(inner)),
@@ -66,6 +100,14 @@ impl<T: Clone> Default for Mirror<T> {
 impl<T: Clone> Mirror<T> {
     /// How long a look at the API server may take.
     const LOOK_TAKES: Duration = Duration::from_secs(60);
+
+    /// A copy of a kind that is listed, of these objects by name.
+    #[cfg(test)]
+    pub(super) fn list(&self, objects: impl IntoIterator<Item = (String, T)>) {
+        let mut inner = self.lock();
+        inner.objects = objects.into_iter().collect();
+        inner.knowledge = Knowledge::Known;
+    }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         // A panic while the lock was held cannot have left a half-made map: every change is one insert or swap.
@@ -87,10 +129,21 @@ impl<T: Clone> Mirror<T> {
             .collect()
     }
 
-    /// Whether the API server has said for so long that it does not have the kind, though it had it.
-    pub fn is_gone_for(&self, time: Duration) -> bool {
+    /// Whether there are objects to be read: the kind is listed, and neither it nor the right to it went since.
+    pub fn is_there(&self) -> bool {
+        self.knowledge() == Knowledge::Known && !self.is_settled()
+    }
+
+    /// Whether the kind was not there when it was first looked for, and it is too early to believe that: an API server that is
+    /// starting says so for a moment.
+    pub fn may_be_starting(&self) -> bool {
+        self.knowledge() == Knowledge::NoSuchKind && !self.is_settled()
+    }
+
+    /// Whether the API server has said for long enough that the kind is not there.
+    fn is_settled(&self) -> bool {
         let gone = self.lock().gone;
-        gone.is_some_and(|(since, until)| since.elapsed() >= time && Instant::now() < until)
+        gone.is_some_and(|gone| gone.since.elapsed() >= GONE && Instant::now() < gone.until)
     }
 
     /// The object of this name.
@@ -121,6 +174,7 @@ impl<T: Clone> Mirror<T> {
                 inner.objects = std::mem::take(&mut inner.listing);
                 inner.knowledge = Knowledge::Known;
                 inner.gone = None;
+                inner.is_forgotten = false;
                 true
             }
             Event::Apply(object) => {
@@ -138,24 +192,38 @@ impl<T: Clone> Mirror<T> {
         }
     }
 
-    /// Notes that the API server does not have the kind. What was known before is kept: a kind does not vanish, but an
-    /// API server that is starting, or being upgraded, says so for a moment.
+    /// Notes that the kind is not there. What was known before is kept: a kind does not vanish, nor does a right, but an API
+    /// server that is starting, or being upgraded, says so for a moment. Only once it has said long enough that we have no
+    /// right are the objects forgotten: nobody tells us any more what becomes of them.
     ///
     /// A watch that goes on as if nothing had been tells nothing: so what was said counts until the next look, and a little
     /// longer.
-    fn missing(&self, next_look: Duration) -> bool {
+    fn missing(&self, why: Absence, next_look: Duration) -> Look {
         let mut inner = self.lock();
         let now = Instant::now();
-        let since = inner
-            .gone
-            .filter(|(_, until)| now < *until)
-            .map_or(now, |(since, _)| since);
-        inner.gone = Some((since, now + next_look + Self::LOOK_TAKES));
-        let news = inner.knowledge == Knowledge::Unknown;
-        if news {
+        let before = inner.gone.filter(|gone| gone.why == why && now < gone.until);
+        let since = before.map_or(now, |gone| gone.since);
+        let until = now + next_look + Self::LOOK_TAKES;
+        inner.gone = Some(Gone { why, since, until });
+        if inner.knowledge == Knowledge::Unknown {
             inner.knowledge = Knowledge::NoSuchKind;
+            return Look::NeverThere;
         }
-        news
+        let is_lost = match why {
+            Absence::NoRight => inner.knowledge == Knowledge::Known && since.elapsed() >= GONE,
+            Absence::NoSuchKind => false,
+        };
+        if is_lost && !inner.is_forgotten {
+            inner.objects.clear();
+            inner.is_forgotten = true;
+            return Look::RightLost;
+        }
+        Look::Same
+    }
+
+    /// Whether the objects were forgotten, and are not listed again.
+    fn is_forgotten(&self) -> bool {
+        self.lock().is_forgotten
     }
 }
 
@@ -231,44 +299,73 @@ pub async fn watch<K, T>(
 {
     let kind = api.resource_url().to_owned();
     let mut backoff = Backoff::default();
-    let mut stream = std::pin::pin!(watcher::watcher(api, config.watch));
+    let anew = || watcher::watcher(api.clone(), config.watch.clone());
+    let mut stream = std::pin::pin!(anew());
     while let Some(event) = stream.next().await {
-        match event {
+        let error = match event {
             Ok(event) => {
-                let was_absent = mirror.knowledge() == Knowledge::NoSuchKind;
+                let (was_absent, was_forgotten) =
+                    (mirror.knowledge() == Knowledge::NoSuchKind, mirror.is_forgotten());
                 if mirror.apply(event, &convert) {
                     if was_absent && mirror.knowledge() == Knowledge::Known {
                         tracing::info!(kind, "the API server has this kind now");
+                    } else if was_forgotten && !mirror.is_forgotten() {
+                        tracing::info!(kind, "the operator has the right to this kind again");
                     }
                     changed.notify_one();
                 }
+                continue;
             }
-            Err(error) => {
-                let code = refusal(&error);
-                let is_forbidden = config.is_optional && code == Some(403);
-                let is_absent = code == Some(404) || is_forbidden;
-                let longest = if is_absent {
-                    config.absent_kind_poll
-                } else {
-                    Backoff::LONGEST
-                };
-                let delay = backoff.delay(longest);
-                if is_absent && mirror.missing(delay) {
-                    let why = if is_forbidden {
-                        "the operator has no right to this kind and does without"
-                    } else {
-                        "the API server does not have this kind"
-                    };
-                    tracing::info!(kind, "{why}; looking again from time to time");
-                    changed.notify_one();
-                } else if is_absent {
-                    tracing::debug!(kind, %error, "still does without this kind");
-                } else {
-                    tracing::warn!(kind, %error, "watch failed; trying again");
-                }
-                tokio::time::sleep(delay).await;
+            Err(error) => error,
+        };
+        let Some(why) = absence(&error, config.is_optional) else {
+            let delay = backoff.delay(Backoff::LONGEST);
+            tracing::warn!(kind, %error, "watch failed; trying again");
+            tokio::time::sleep(delay).await;
+            continue;
+        };
+        let delay = backoff.delay(config.absent_kind_poll);
+        let look = mirror.missing(why, delay);
+        tell_absence(&kind, why, look, &error);
+        match look {
+            Look::Same => {}
+            Look::NeverThere => changed.notify_one(),
+            Look::RightLost => {
+                // One that goes on where it was would not bring back what was forgotten.
+                stream.set(anew());
+                changed.notify_one();
             }
         }
+        tokio::time::sleep(delay).await;
+    }
+}
+
+/// Why the kind is not there, if that is what the error says.
+fn absence(error: &watcher::Error, is_optional: bool) -> Option<Absence> {
+    match refusal(error)? {
+        404 => Some(Absence::NoSuchKind),
+        403 if is_optional => Some(Absence::NoRight),
+        _ => None,
+    }
+}
+
+fn tell_absence(kind: &str, why: Absence, look: Look, error: &watcher::Error) {
+    match (look, why) {
+        (Look::NeverThere, Absence::NoSuchKind) => tracing::info!(
+            kind,
+            "the API server does not have this kind; looking again from time to time"
+        ),
+        (Look::NeverThere, Absence::NoRight) => tracing::info!(
+            kind,
+            "the operator has no right to this kind and does without; looking again from time to time"
+        ),
+        (Look::RightLost, _) => tracing::warn!(
+            kind,
+            %error,
+            "the operator has lost the right to list and watch this kind, and goes on as if there were none of it; give it the \
+             right again (the Role or ClusterRole of the chart has the rule), or take out what needs the kind"
+        ),
+        (Look::Same, _) => tracing::debug!(kind, %error, "still does without this kind"),
     }
 }
 
@@ -304,17 +401,34 @@ mod tests {
         assert_eq!(backoff.delay(longest), Backoff::FIRST);
     }
 
-    /// What is known of a kind when the API server answers every list with this code.
-    async fn knowledge_after(code: u16, is_optional: bool) -> Knowledge {
-        let refuse = move |_: http::Request<kube::client::Body>| async move {
-            let status = kube::core::Status::failure("no", "Reason").with_code(code);
-            let body = serde_json::to_vec(&status).unwrap_or_default();
-            let answer = http::Response::builder()
-                .status(code)
-                .body(http_body_util::Full::from(body));
-            answer.map_err(std::io::Error::other)
+    type Answers = Arc<Mutex<std::collections::VecDeque<(u16, serde_json::Value)>>>;
+
+    /// Watches Jobs of an API server that answers with these, one after the other, and then with the last one again and again.
+    /// A watch that begins tells nothing.
+    fn watching(
+        answers: Vec<(u16, serde_json::Value)>,
+        is_optional: bool,
+    ) -> (Mirror<String>, impl Future<Output = ()>) {
+        let answers: Answers = Arc::new(Mutex::new(answers.into()));
+        let answer = move |request: http::Request<kube::client::Body>| {
+            let is_watch = request.uri().query().is_some_and(|q| q.contains("watch=true"));
+            let mut left = answers.lock().unwrap();
+            let begins = is_watch && left[0].0 == 200;
+            let (code, body) = if left.len() > 1 && !begins {
+                left.pop_front().unwrap()
+            } else {
+                left[0].clone()
+            };
+            async move {
+                if begins {
+                    std::future::pending::<()>().await;
+                }
+                let body = http_body_util::Full::from(serde_json::to_vec(&body).unwrap());
+                let answer = http::Response::builder().status(code).body(body);
+                answer.map_err(std::io::Error::other)
+            }
         };
-        let client = kube::Client::new(tower::service_fn(refuse), "default");
+        let client = kube::Client::new(tower::service_fn(answer), "default");
         let api: Api<k8s_openapi::api::batch::v1::Job> = Api::namespaced(client, "default");
         let config = Config {
             watch: watcher::Config::default(),
@@ -322,7 +436,27 @@ mod tests {
             is_optional,
         };
         let (mirror, changed) = (Mirror::default(), Arc::new(Notify::new()));
-        let watching = watch(api, config, mirror.clone(), changed, Some);
+        let name = |job: k8s_openapi::api::batch::v1::Job| Some(job.name_any());
+        (mirror.clone(), watch(api, config, mirror, changed, name))
+    }
+
+    fn refused(code: u16) -> (u16, serde_json::Value) {
+        let status = kube::core::Status::failure("no", "Reason").with_code(code);
+        (code, serde_json::to_value(status).unwrap())
+    }
+
+    fn listed(names: &[&str]) -> (u16, serde_json::Value) {
+        let item = |name: &&str| serde_json::json!({"metadata": {"name": name}});
+        let items: Vec<_> = names.iter().map(item).collect();
+        (
+            200,
+            serde_json::json!({"apiVersion": "batch/v1", "kind": "JobList", "metadata": {"resourceVersion": "1"}, "items": items}),
+        )
+    }
+
+    /// What is known of a kind when the API server answers every list with this code.
+    async fn knowledge_after(code: u16, is_optional: bool) -> Knowledge {
+        let (mirror, watching) = watching(vec![refused(code)], is_optional);
         let _ = tokio::time::timeout(Duration::from_secs(5), watching).await;
         mirror.knowledge()
     }
@@ -339,5 +473,37 @@ mod tests {
         #[case] expected: Knowledge,
     ) {
         assert_eq!(knowledge_after(code, is_optional).await, expected);
+    }
+
+    /// An API server that is starting forbids for a moment what it allows as soon as it has read the roles.
+    #[rstest::rstest]
+    #[case::for_a_moment(403, 60, &["a"], true)]
+    #[case::for_good(403, 600, &[], false)]
+    #[case::with_its_kind(404, 600, &["a"], false)]
+    #[tokio::test(start_paused = true)]
+    async fn objects_are_forgotten_once_the_right_to_them_is_lost(
+        #[case] code: u16,
+        #[case] seconds: u64,
+        #[case] expected: &[&str],
+        #[case] is_there: bool,
+    ) {
+        let (mirror, watching) = watching(vec![listed(&["a"]), refused(code)], true);
+        let _ = tokio::time::timeout(Duration::from_secs(seconds), watching).await;
+        assert_eq!(mirror.all(), expected);
+        assert_eq!(
+            (mirror.knowledge(), mirror.is_there()),
+            (Knowledge::Known, is_there)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_forgotten_is_listed_again_with_the_right_to_it() {
+        let mut answers = vec![listed(&["a"])];
+        answers.extend(vec![refused(403); 10]);
+        answers.push(listed(&["a", "b"]));
+        let (mirror, watching) = watching(answers, true);
+        let _ = tokio::time::timeout(Duration::from_secs(1_800), watching).await;
+        assert_eq!(mirror.all(), ["a", "b"]);
+        assert!(mirror.is_there());
     }
 }

@@ -59,13 +59,9 @@ pub fn seen(stores: &Stores, job: &UpgradeJob) -> Vec<Other> {
         let found = stores.matching_workflows(choice, |w| {
             is_of(w, job) && !is_followed(choice, &w.name_any(), job)
         });
-        let other = move |object: DynamicObject| {
-            Some(Other {
-                engine: engine::of(choice)?,
-                workflow: stores.workflow(choice, &object.name_any())?,
-            })
-        };
-        found.into_iter().filter_map(other)
+        found
+            .into_iter()
+            .map(|(engine, workflow)| Other { engine, workflow })
     };
     let engines = [EngineChoice::Argo, EngineChoice::Tekton];
     engines.into_iter().flat_map(of_engine).collect()

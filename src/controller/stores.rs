@@ -69,9 +69,6 @@ pub struct Stores {
     tekton: EngineObjects,
 }
 
-/// An API server that is starting may not know a kind for a moment. After so long an engine's kind is gone.
-const KIND_GONE: Duration = Duration::from_secs(120);
-
 /// The objects of an engine that belong to our jobs.
 #[derive(Clone, Default)]
 struct EngineObjects {
@@ -86,6 +83,17 @@ impl EngineObjects {
         let steps = engine.step_resource().map(|kind| (kind, self.steps.clone()));
         let workflows = (engine.resource(), self.workflows.clone());
         std::iter::once(workflows).chain(steps).collect()
+    }
+
+    /// A workflow of the engine with its steps.
+    fn with_steps(&self, engine: &dyn Engine, object: DynamicObject) -> Workflow {
+        let name = object.name_any();
+        let of_workflow = |step: &DynamicObject| {
+            let label = engine.step_label();
+            label.is_some_and(|label| step.labels().get(label) == Some(&name))
+        };
+        let steps = self.steps.matching(of_workflow);
+        Workflow { object, steps }
     }
 }
 
@@ -262,25 +270,26 @@ impl Stores {
         }
     }
 
+    /// The kinds of an engine, with their mirrors; the operator itself needs none.
+    fn kinds_of(&self, choice: EngineChoice) -> Vec<(ApiResource, Mirror<DynamicObject>)> {
+        let engine = engine::of(choice).zip(self.engine_objects(choice));
+        engine.map_or_else(Vec::new, |(engine, objects)| objects.kinds(engine))
+    }
+
     /// All kinds of all engines, with their mirrors.
     fn engine_kinds(&self) -> Vec<(ApiResource, Mirror<DynamicObject>)> {
-        [EngineChoice::Argo, EngineChoice::Tekton]
+        let engines = [EngineChoice::Argo, EngineChoice::Tekton];
+        engines
             .into_iter()
-            .filter_map(|choice| Some((engine::of(choice)?, self.engine_objects(choice)?)))
-            .flat_map(|(engine, objects)| objects.kinds(engine))
+            .flat_map(|choice| self.kinds_of(choice))
             .collect()
     }
 
     /// Which engines there are: those whose kinds can all be watched.
     pub fn installed(&self) -> Installed {
         let is_known = |choice: EngineChoice| {
-            let kinds = engine::of(choice).zip(self.engine_objects(choice));
-            kinds.is_some_and(|(engine, objects)| {
-                let mut kinds = objects.kinds(engine).into_iter();
-                kinds.all(|(_, mirror)| {
-                    mirror.knowledge() == Knowledge::Known && !mirror.is_gone_for(KIND_GONE)
-                })
-            })
+            let kinds = self.kinds_of(choice);
+            !kinds.is_empty() && kinds.iter().all(|(_, mirror)| mirror.is_there())
         };
         Installed {
             argo: is_known(EngineChoice::Argo),
@@ -290,29 +299,47 @@ impl Stores {
 
     /// Whether there are TaskRuns to be read: a Tekton that was taken away must not keep everything else from being read.
     pub(super) fn has_task_runs(&self) -> bool {
-        self.task_runs.knowledge() == Knowledge::Known && !self.task_runs.is_gone_for(KIND_GONE)
+        self.task_runs.is_there()
     }
 
     /// Whether it is too early to believe that an engine is not there: an API server that is starting says so for a moment, and
     /// a job that has begun on it would be torn from its workflow and its hooks.
     pub(super) fn may_be_starting(&self, engine: EngineChoice) -> bool {
-        let is_new =
-            |knowledge: Knowledge, is_settled: bool| knowledge == Knowledge::NoSuchKind && !is_settled;
-        let of_engine = engine::of(engine).zip(self.engine_objects(engine));
-        let kinds = of_engine
-            .map(|(engine, objects)| objects.kinds(engine))
-            .unwrap_or_default();
-        let mut mirrors = kinds
-            .iter()
-            .map(|(_, m)| (m.knowledge(), m.is_gone_for(KIND_GONE)));
-        let tasks = &self.task_runs;
-        mirrors.any(|(knowledge, settled)| is_new(knowledge, settled))
-            || (engine == EngineChoice::Tekton && is_new(tasks.knowledge(), tasks.is_gone_for(KIND_GONE)))
+        let kinds = self.kinds_of(engine);
+        kinds.iter().any(|(_, mirror)| mirror.may_be_starting())
+            || (engine == EngineChoice::Tekton && self.task_runs.may_be_starting())
     }
 
     /// The first kind that is not known yet, or that must be there and is not; `None` when decisions can be made.
     pub fn not_ready(&self) -> Option<String> {
-        let needed = [
+        let needed = self.needed().into_iter();
+        let missing = needed.filter(|(_, knowledge)| *knowledge == Knowledge::NoSuchKind);
+        let missing = missing.map(|(kind, _)| format!("the CustomResourceDefinition of {kind} is missing"));
+        missing.chain(self.not_listed()).next()
+    }
+
+    /// The first kind of which it is not known yet what there is, or that there is no such kind.
+    pub(super) fn not_listed(&self) -> Option<String> {
+        let optional = [
+            ("ClusterOperator", self.operators.knowledge()),
+            ("MachineConfigPool", self.pools.knowledge()),
+            ("MachineConfig", self.rendered.knowledge()),
+            ("Infrastructure", self.topology.knowledge()),
+            ("TaskRun", self.task_runs.knowledge()),
+            ("NodeForceDrain", self.force_drains.knowledge()),
+        ];
+        let of_engines = self.engine_kinds();
+        let of_engines = of_engines
+            .iter()
+            .map(|(kind, mirror)| (kind.kind.as_str(), mirror.knowledge()));
+        let mut all = self.needed().into_iter().chain(optional).chain(of_engines);
+        all.find(|(_, knowledge)| *knowledge == Knowledge::Unknown)
+            .map(|(kind, _)| format!("{kind} is not listed yet"))
+    }
+
+    /// What is known of the kinds without which nothing can be decided.
+    fn needed(&self) -> [(&'static str, Knowledge); 8] {
+        [
             (
                 "ClusterVersion (managedupgrade.appuio.io)",
                 self.managed_versions.knowledge(),
@@ -327,33 +354,7 @@ impl Stores {
             ),
             ("Job", self.hook_jobs.knowledge()),
             ("Node", self.nodes.knowledge()),
-        ];
-        let optional = [
-            ("ClusterOperator", self.operators.knowledge()),
-            ("MachineConfigPool", self.pools.knowledge()),
-            ("MachineConfig", self.rendered.knowledge()),
-            ("Infrastructure", self.topology.knowledge()),
-            ("TaskRun", self.task_runs.knowledge()),
-            ("NodeForceDrain", self.force_drains.knowledge()),
-        ];
-        for (kind, knowledge) in needed {
-            match knowledge {
-                Knowledge::Known => {}
-                Knowledge::Unknown => return Some(format!("{kind} is not listed yet")),
-                Knowledge::NoSuchKind => {
-                    return Some(format!("the CustomResourceDefinition of {kind} is missing"));
-                }
-            }
-        }
-        let of_engines = self.engine_kinds();
-        let of_engines = of_engines
-            .iter()
-            .map(|(kind, mirror)| (kind.kind.as_str(), mirror.knowledge()));
-        optional
-            .into_iter()
-            .chain(of_engines)
-            .find(|(_, knowledge)| *knowledge == Knowledge::Unknown)
-            .map(|(kind, _)| format!("{kind} is not listed yet"))
+        ]
     }
 
     /// A snapshot of the cluster's objects; workflows are read one by one, see [`Stores::workflow`].
@@ -385,8 +386,14 @@ impl Stores {
     }
 
     /// What `/metrics` tells at `now`, of them and of this process.
+    ///
+    /// Of the cluster nothing is told before all of it is known: a config without its jobs is one that never succeeded.
     pub fn metrics(&self, now: Timestamp) -> Vec<Family> {
-        let world = self.world();
+        let world = if self.not_listed().is_none() {
+            self.world()
+        } else {
+            World::default()
+        };
         let mut all = self.standing.metrics(self.not_ready().is_some());
         all.extend(validity::metrics(&world, &self.force_drains(), now));
         all.extend(world.metrics(now));
@@ -421,26 +428,80 @@ impl Stores {
         readable(self.force_drains.all(), &mut Vec::new())
     }
 
-    /// The workflows of an engine of which this holds, without their steps.
+    /// The workflows of an engine of which this holds, each with the engine.
     pub fn matching_workflows(
         &self,
-        engine: EngineChoice,
+        choice: EngineChoice,
         holds: impl Fn(&DynamicObject) -> bool,
-    ) -> Vec<DynamicObject> {
-        self.engine_objects(engine)
-            .map_or_else(Vec::new, |objects| objects.workflows.matching(holds))
+    ) -> Vec<(&'static dyn Engine, Workflow)> {
+        let engine = engine::of(choice).zip(self.engine_objects(choice));
+        let Some((engine, objects)) = engine else {
+            return Vec::new();
+        };
+        let found = objects.workflows.matching(holds).into_iter();
+        found
+            .map(|object| (engine, objects.with_steps(engine, object)))
+            .collect()
     }
 
     /// The workflow of this name.
     pub fn workflow(&self, engine: EngineChoice, name: &str) -> Option<Workflow> {
         let objects = self.engine_objects(engine)?;
         let object = objects.workflows.get(name)?;
-        let label = engine::of(engine)?.step_label();
-        let of_workflow = |step: &DynamicObject| {
-            label.is_some_and(|label| step.labels().get(label).is_some_and(|l| l == name))
+        Some(objects.with_steps(engine::of(engine)?, object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::metrics::told;
+
+    /// Everything is listed but UpgradeJobs; there is one config.
+    fn without_jobs() -> Stores {
+        let stores = Stores::default();
+        stores.cluster_versions.list([]);
+        stores.operators.list([]);
+        stores.pools.list([]);
+        stores.rendered.list([]);
+        stores.nodes.list([]);
+        stores.managed_versions.list([]);
+        stores.hooks.list([]);
+        stores.windows.list([]);
+        stores.hook_jobs.list([]);
+        stores.task_runs.list([]);
+        stores.force_drains.list([]);
+        stores.topology.list([]);
+        for (_, mirror) in stores.engine_kinds() {
+            mirror.list([]);
+        }
+        let config: UpgradeConfig = serde_json::from_value(json!({
+            "metadata": {"name": "weekly", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"schedule": {"cron": "0 22 * * 2"}, "jobTemplate": {"spec": {}}},
+        }))
+        .unwrap();
+        stores.configs.list([("weekly".to_owned(), Ok(config))]);
+        stores
+    }
+
+    /// Otherwise a start of the operator would look as if nothing had ever succeeded.
+    #[test]
+    fn nothing_is_told_of_the_cluster_before_all_of_it_is_listed() {
+        let stores = without_jobs();
+        let is_told = || {
+            let lines = told(&stores.metrics("2026-11-24T21:30:00Z".parse().unwrap()));
+            let created = "upgradeconfig_created_timestamp_seconds weekly 1767225600";
+            lines.iter().any(|line| line == created)
         };
-        let mut steps = objects.steps.all();
-        steps.retain(of_workflow);
-        Some(Workflow { object, steps })
+        assert_eq!(
+            stores.not_listed(),
+            Some("UpgradeJob is not listed yet".to_owned())
+        );
+        assert!(!is_told());
+        stores.jobs.list([]);
+        assert_eq!(stores.not_listed(), None);
+        assert!(is_told());
     }
 }
