@@ -22,6 +22,10 @@ use crate::{
 /// No call of the election may take longer: of two that follow each other, the second must still be in time.
 const TIMEOUT: Duration = Duration::from_secs(FENCE.as_secs() / 2);
 
+/// Who has not listed everything yet leaves the lease to others for so long: one that is warm decides at once, and this one could
+/// not. Then it takes it nevertheless, for somebody must lead.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Stands for election.
 pub struct Elector {
     api: Api<Lease>,
@@ -34,6 +38,10 @@ pub struct Elector {
     terms: u64,
     /// Whether the last attempt failed: it is said once.
     failing: bool,
+    /// Whether everything is listed.
+    warm: watch::Receiver<bool>,
+    /// From when on it takes the lease even if that is not so.
+    patient_until: Instant,
     tell: watch::Sender<Leadership>,
 }
 
@@ -45,12 +53,14 @@ enum Known {
 }
 
 impl Elector {
-    /// A candidate of this identity, which no other process may have. `client` must not go through the gate.
+    /// A candidate of this identity, which no other process may have. `client` must not go through the gate; `warm` says whether
+    /// everything is listed.
     pub fn new(
         client: Client,
         namespace: &str,
         identity: &str,
         clock: Clock,
+        warm: watch::Receiver<bool>,
     ) -> (Self, watch::Receiver<Leadership>) {
         let (tell, leadership) = watch::channel(Leadership::Following);
         let elector = Self {
@@ -65,6 +75,8 @@ impl Elector {
             observed: None,
             terms: 0,
             failing: false,
+            warm,
+            patient_until: Instant::now() + PATIENCE,
             tell,
         };
         (elector, leadership)
@@ -97,6 +109,7 @@ impl Elector {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
+                () = self.warmed() => {}
                 () = sleep_until(next) => {}
             }
         }
@@ -122,10 +135,28 @@ impl Elector {
                 self.lease = Known::No;
                 Ok(Instant::now())
             }
+            Verdict::Acquire if self.is_cold() => {
+                // It is looked at meanwhile, so that nothing is lost by waiting: how long it is left alone is known.
+                self.lease = Known::No;
+                Ok(self.patient_until.min(began + RETRY))
+            }
             Verdict::Acquire | Verdict::Renew => {
                 self.write().await?;
                 Ok(began + RETRY)
             }
+        }
+    }
+
+    /// Whether it leaves the lease to others.
+    fn is_cold(&self) -> bool {
+        !*self.warm.borrow() && Instant::now() < self.patient_until
+    }
+
+    /// Completes when everything is listed that was not.
+    async fn warmed(&mut self) {
+        let is_news = self.is_cold() && self.warm.wait_for(|is_warm| *is_warm).await.is_ok();
+        if !is_news {
+            std::future::pending::<()>().await;
         }
     }
 
@@ -236,5 +267,45 @@ impl Elector {
         call_within(TIMEOUT, attempt, self.api.replace(LEASE, &params, &lease)).await?;
         tracing::info!("gave back Lease {LEASE}");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::simulator::simulation::{self, Simulation};
+
+    /// Seconds until a candidate holds the lease that has listed everything after so many, or never.
+    fn leads_after(warm_after: Option<u64>) -> u64 {
+        simulation::run(async {
+            let start: Timestamp = "2026-11-21T20:00:00Z".parse().unwrap();
+            let simulation = Simulation::new(Clock::starting_at(start));
+            let (tell, warm) = watch::channel(false);
+            let (elector, mut leadership) =
+                Elector::new(simulation.admin(), "ns", "a", simulation.clock, warm);
+            let began = Instant::now();
+            tokio::spawn(elector.run(std::future::pending()));
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(warm_after.unwrap_or(3_600))).await;
+                tell.send_replace(true);
+            });
+            let leads = |now: &Leadership| *now != Leadership::Following;
+            leadership.wait_for(leads).await.unwrap();
+            began.elapsed().as_secs()
+        })
+        .unwrap()
+    }
+
+    #[rstest::rstest]
+    #[case::at_once(Some(0), 0)]
+    #[case::as_soon_as_everything_is_listed(Some(7), 7)]
+    #[case::for_somebody_must_lead(None, 30)]
+    fn a_process_stands_for_election_once_it_could_decide(
+        #[case] warm_after: Option<u64>,
+        #[case] expected: u64,
+    ) {
+        assert_eq!(leads_after(warm_after), expected);
     }
 }

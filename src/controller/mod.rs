@@ -124,7 +124,8 @@ pub async fn run(
     let changed = Arc::new(Notify::new());
     let clocks = Clocks::new(clock, &changed);
     let client = clocks.watch(&stores.requests.watch(&client));
-    let (stop, election) = Election::start(&client, &settings, clock);
+    let (warm, is_warm) = watch::channel(false);
+    let (stop, election) = Election::start(&client, &settings, clock, is_warm);
     let client = election.gate.guard(&client);
     stores.start(&client, &settings, &changed, &mut tasks);
     let (tell, peer) = watch::channel(peer::unknown());
@@ -154,6 +155,7 @@ pub async fn run(
         ctx: &ctx,
         changed: &changed,
         ready,
+        warm,
         prometheus,
     };
     let mut shutdown = std::pin::pin!(shutdown);
@@ -186,15 +188,20 @@ struct Election {
 }
 
 impl Election {
-    /// Dropping what comes first ends it.
-    fn start(client: &Client, settings: &Settings, clock: Clock) -> (oneshot::Sender<()>, Self) {
+    /// Dropping what comes first ends it. `warm`: whether everything is listed.
+    fn start(
+        client: &Client,
+        settings: &Settings,
+        clock: Clock,
+        warm: watch::Receiver<bool>,
+    ) -> (oneshot::Sender<()>, Self) {
         let (stop, stopped) = oneshot::channel();
         let mut task = JoinSet::new();
         let gate = match &settings.identity {
             None => Gate::OPEN,
             Some(identity) => {
                 let (elector, leadership) =
-                    leader::Elector::new(client.clone(), &settings.namespace, identity, clock);
+                    leader::Elector::new(client.clone(), &settings.namespace, identity, clock, warm);
                 task.spawn(elector.run(async { drop(stopped.await) }));
                 Gate::new(leadership)
             }
@@ -212,6 +219,8 @@ struct Watching<'a, R> {
     ctx: &'a Context,
     changed: &'a Notify,
     ready: R,
+    /// Told whether everything is listed: before that, others lead better.
+    warm: watch::Sender<bool>,
     prometheus: Asker,
 }
 
@@ -223,7 +232,12 @@ impl<R: Fn(Option<String>)> Watching<'_, R> {
             tokio::select! {
                 biased;
                 term = &mut opened => return term,
-                () = self.changed.notified() => (self.ready)(self.ctx.not_ready()),
+                () = self.changed.notified() => {
+                    (self.ready)(self.ctx.not_ready());
+                    if self.ctx.stores.not_listed().is_none() {
+                        self.warm.send_replace(true);
+                    }
+                }
             }
         }
     }
