@@ -66,9 +66,13 @@ impl Standing {
 fn told(is_leader: bool, is_ready: bool, outside: &Outside) -> Vec<Family> {
     let one = |value: bool| [Series::new(Vec::new(), value)];
     let info = |label, value: &str| [Series::new(vec![(label, value.to_owned())], true)];
+    // Whoever follows starts nothing anyway, so nothing keeps it from that.
     let held = [
-        (reasons::CLOCK_SKEW, outside.clock_skew().is_some()),
-        (reasons::PEER_AT_WORK, outside.peer_at_work().is_some()),
+        (reasons::CLOCK_SKEW, is_leader && outside.clock_skew().is_some()),
+        (
+            reasons::PEER_AT_WORK,
+            is_leader && outside.peer_at_work().is_some(),
+        ),
     ];
     vec![
         Family::gauge(
@@ -93,7 +97,7 @@ fn told(is_leader: bool, is_ready: bool, outside: &Outside) -> Vec<Family> {
         ),
         Family::gauge(
             "openshift_upgrade_controller_held",
-            "Whether something outside of the cluster's objects keeps the operator from starting anything, by the reason of the condition Held: 1 or 0.",
+            "Whether something outside of the cluster's objects keeps the leader from starting anything, by the reason of the condition Held: 1 or 0; always 0 of a process that does not lead.",
             held.map(|(reason, is_held)| Series::new(vec![("reason", reason.to_owned())], is_held)),
         ),
         Family::gauge(
@@ -107,6 +111,7 @@ fn told(is_leader: bool, is_ready: bool, outside: &Outside) -> Vec<Family> {
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
+    use rstest::rstest;
 
     use super::*;
     use crate::{metrics, outside::Peer};
@@ -126,8 +131,10 @@ mod tests {
         );
     }
 
-    #[test]
-    fn what_holds_everything_is_told() {
+    #[rstest]
+    #[case::of_the_leader(true, ["leader  1", "ready  1", "held ClockSkew 1", "held PeerAtWork 1", "clock_ahead_seconds  -90"])]
+    #[case::of_one_that_follows(false, ["leader  0", "ready  1", "held ClockSkew 0", "held PeerAtWork 0", "clock_ahead_seconds  -90"])]
+    fn what_holds_everything_is_told(#[case] is_leader: bool, #[case] expected: [&str; 5]) {
         let peer = Peer {
             namespace: "a".to_owned(),
             holder: "them".to_owned(),
@@ -136,16 +143,7 @@ mod tests {
             clock_ahead: SignedDuration::from_secs(-90),
             peer: Some(peer),
         };
-        let lines = metrics::told(&told(true, true, &outside));
-        assert_eq!(
-            lines[2..],
-            [
-                "leader  1",
-                "ready  1",
-                "held ClockSkew 1",
-                "held PeerAtWork 1",
-                "clock_ahead_seconds  -90"
-            ]
-        );
+        let lines = metrics::told(&told(is_leader, true, &outside));
+        assert_eq!(lines[2..], expected);
     }
 }

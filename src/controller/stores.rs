@@ -204,9 +204,8 @@ impl Stores {
             n(),
             |o| Some(without_managers(o)),
         ));
-        tasks.spawn(watch(Api::all(c()), config(), stores.pools.clone(), n(), |o| {
-            Some(without_managers(o))
-        }));
+        let pool = |o: MachineConfigPool| Some(o.with_times_of_pause());
+        tasks.spawn(watch(Api::all(c()), config(), stores.pools.clone(), n(), pool));
         let rendered = |o: PartialObjectMeta<MachineConfig>| {
             let release = o.annotations().get(machine_config::RELEASE_VERSION)?.clone();
             Some((o.name_any(), release))

@@ -87,10 +87,11 @@ fn world() -> World {
     let step = |name: &str, kind: &str, phase: &str, end: Json| json!({"name": name, "kind": kind, "phase": phase, "startedAt": t, "finishedAt": end});
     let blocker = json!({"node": "w-8", "namespace": "shop", "pod": "cart-7", "cause": "PodDisruptionBudget", "message": "m",
         "since": t, "drainingSince": t});
-    let pools: Vec<Json> = ["worker", "night"]
-        .map(|name| {
-            json!({"metadata": {"name": name, "annotations": {"managedupgrade.appuio.io/upgrade-job": "ns/failed"}},
-                "spec": {"paused": name == "night"}, "status": {"machineCount": 3, "updatedMachineCount": 1}})
+    let writers = json!([{"manager": "kubectl-patch", "time": t, "fieldsV1": {"f:spec": {"f:paused": {}}}}]);
+    let pools: Vec<Json> = [("worker", "ns/failed"), ("night", "ns/failed"), ("canary", "ns/gone")]
+        .map(|(name, job)| {
+            json!({"metadata": {"name": name, "annotations": {"managedupgrade.appuio.io/upgrade-job": job}, "managedFields": writers},
+                "spec": {"paused": name != "worker"}, "status": {"machineCount": 3, "updatedMachineCount": 1}})
         })
         .to_vec();
     let of = |value: Json| value;
@@ -99,11 +100,13 @@ fn world() -> World {
         ..World::default()
     };
     let mut running: UpgradeJob = serde_json::from_value(json!({
-        "metadata": {"name": "running", "namespace": "ns"}, "spec": spec,
+        "metadata": {"name": "running", "namespace": "ns", "uid": "running"}, "spec": spec,
         "status": {
             "startedAt": t, "conditions": [condition("Started", "Started"), condition("Valid", "Valid")], "blockers": [blocker],
             "workflow": {"engine": "argo", "name": "running-run-1"},
-            "steps": [step("pre-health-check", "PreHealthCheck", "Succeeded", json!(t)), step("await-pools", "AwaitPools", "Running", Json::Null)],
+            "steps": [step("pre-health-check", "PreHealthCheck", "Succeeded", json!(t)), step("await-pools", "AwaitPools", "Running", Json::Null),
+                step("hooks-start", "HooksJoin", "Running", Json::Null)],
+            "hookTracker": [{"hookEvent": "Start", "upgradeJobHook": "ask", "status": "active"}],
         },
     }))
     .unwrap();
@@ -119,6 +122,13 @@ fn world() -> World {
     ]))
     .unwrap();
     world.jobs.push(running);
+    let label = |name: &str| format!("upgradejobs.managedupgrade.appuio.io/{name}");
+    world.hook_jobs = serde_json::from_value(json!([{
+        "metadata": {"name": "ask", "labels": {label("upgradejobhook"): "ask", label("upgradejobk"): "running", label("event"): "Start"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "UpgradeJob", "name": "running", "uid": "running"}]},
+        "spec": {"activeDeadlineSeconds": 14_400, "template": {}}, "status": {"startTime": t},
+    }]))
+    .unwrap();
     world.configs = serde_json::from_value(json!([{
         "metadata": {"name": "weekly", "namespace": "ns", "uid": "u", "creationTimestamp": t},
         "spec": {"schedule": {"cron": "0 22 * * 2"}, "jobTemplate": {"spec": {}}},

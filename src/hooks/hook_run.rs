@@ -63,6 +63,8 @@ pub struct HookRun<'a> {
     pub message: String,
     /// Its pod was killed, which is no failure of the hook: another one is to be made.
     pub again: Option<Again>,
+    /// When it ends by its own deadline; `None`: it has none.
+    pub ends_by: Option<Timestamp>,
 }
 
 /// How a hook is to be tried again.
@@ -123,6 +125,7 @@ impl<'a> HookRun<'a> {
             state,
             message,
             again: None,
+            ends_by: job_ends_by(job),
         }
     }
 
@@ -136,6 +139,7 @@ impl<'a> HookRun<'a> {
             state: seen.state,
             message: seen.message,
             again: seen.again,
+            ends_by: run.ends_by(),
         }
     }
 
@@ -187,6 +191,14 @@ fn job_state(job: &Job) -> (HookState, String) {
         );
     }
     (HookState::Active, obstacle(job).unwrap_or_default())
+}
+
+/// By `activeDeadlineSeconds`, which counts from when the Job was begun.
+fn job_ends_by(job: &Job) -> Option<Timestamp> {
+    let limit = job.spec.as_ref()?.active_deadline_seconds?;
+    let begun = job.status.as_ref().and_then(|s| s.start_time.as_ref());
+    let begun = begun.or(job.metadata.creation_timestamp.as_ref())?;
+    begun.0.saturating_add(SignedDuration::from_secs(limit)).ok()
 }
 
 /// What keeps a Job that is not over: pods that failed, or one that cannot be scheduled or pulled. The Job counts them only,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde::{Deserialize, de::IntoDeserializer};
@@ -73,6 +74,13 @@ pub fn next_tries(job: &UpgradeJob, runs: &[HookRun<'_>]) -> Vec<NextTry> {
         })
     };
     last_tries(job, runs).into_iter().filter_map(next).collect()
+}
+
+/// When the hook of this entry ends by its own deadline; `None`: it has none, or that is not known.
+pub fn ends_by(job: &UpgradeJob, entry: &HookTracker, runs: &[HookRun<'_>]) -> Option<Timestamp> {
+    let key = Key::of_entry(entry);
+    let mut tries = last_tries(job, runs).into_iter();
+    tries.find(|(of, _)| *of == key)?.1.ends_by
 }
 
 /// What runs for `job`, without tries that others followed.

@@ -20,6 +20,7 @@ use crate::{
         run::{self, HooksVerdict, Tekton},
         select,
     },
+    openshift::machine_config_pool::MachineConfigPool,
     pools,
 };
 
@@ -51,9 +52,14 @@ pub fn hook_of<'a>(scene: &Scene<'a>, event: HookEvent, hook: &str) -> Option<&'
 
 /// What tells the runs of one event apart: the pools of the group, or one empty text.
 pub fn keys_of(scene: &Scene<'_>, group: Option<usize>) -> Vec<String> {
+    hook_keys(scene.job, group, &scene.world.pools)
+}
+
+/// The same, of a job that is not being decided on.
+pub fn hook_keys(job: &UpgradeJob, group: Option<usize>, pools: &[MachineConfigPool]) -> Vec<String> {
     match group {
         None => vec![String::new()],
-        Some(index) => pools::members(scene.job, index, &scene.world.pools)
+        Some(index) => pools::members(job, index, pools)
             .iter()
             .map(|p| p.name_any())
             .collect(),

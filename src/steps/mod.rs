@@ -35,7 +35,7 @@ use crate::{
     world::World,
 };
 
-pub use hooks::{exit_event, hook_of, hooks_of, keys_of, start};
+pub use hooks::{exit_event, hook_keys, hook_of, hooks_of, keys_of, start};
 
 /// Everything a step may look at.
 #[derive(Clone, Copy, Debug)]

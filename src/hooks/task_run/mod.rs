@@ -157,6 +157,12 @@ impl TaskRun {
         is_held(&self.metadata)
     }
 
+    /// When it ends by its own deadline; `None`: it has none.
+    pub(super) fn ends_by(&self) -> Option<Timestamp> {
+        let made = self.metadata.creation_timestamp.as_ref()?.0;
+        made.saturating_add(self.timeout?).ok()
+    }
+
     /// The pod that has to be looked at before it is known whether the hook failed.
     pub fn pod_to_look_at(&self) -> Option<&str> {
         let failed = self.condition.as_ref().filter(|c| c.status == "False")?;

@@ -4,6 +4,7 @@ mod ending;
 mod engine;
 #[cfg(test)]
 mod fixtures;
+mod foreign_pause;
 mod left_paused;
 mod state;
 mod steps;
@@ -20,6 +21,7 @@ pub fn metrics(world: &World, now: Timestamp) -> Vec<Family> {
     all.extend(steps::metrics(world, now));
     all.extend(ending::metrics(&world.jobs, &world.configs));
     all.extend(left_paused::metrics(&world.jobs, &world.pools, now));
+    all.extend(foreign_pause::metrics(world, now));
     all.extend(engine::metrics(&world.jobs));
     all
 }

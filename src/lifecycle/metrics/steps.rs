@@ -10,12 +10,13 @@ use kube::ResourceExt;
 use crate::{
     api::{
         UpgradeJob,
-        upgrade_job::{StepPhase, StepStatus},
+        upgrade_job::{HookState, HookTracker, StepPhase, StepStatus},
     },
+    hooks::{hook_run::HookRun, tracker},
     metrics::{Family, Labels, Series},
     pinning::unresolved::config_of,
-    plan::Plan,
-    steps::progress,
+    plan::{Plan, StepAction},
+    steps::{self, progress},
     world::World,
 };
 
@@ -40,6 +41,14 @@ pub(super) fn metrics(world: &World, now: Timestamp) -> Vec<Family> {
         let fraction = progress::fraction(&planned.action, job, world)?;
         Some(Series::new(labels(job, step), fraction))
     });
+    let runs = world.hook_runs(now);
+    let deadlines = running().filter_map(|(job, step)| {
+        let planned = plans.get(&job.name_any())?.step(&step.name)?;
+        Some(Series::new(
+            labels(job, step),
+            ends_by(&planned.action, job, world, &runs)?,
+        ))
+    });
     let duration = steps().filter_map(|(job, step)| {
         let (began, ended) = (step.started_at.as_ref()?.0, step.finished_at.as_ref()?.0);
         Some(Series::new(labels(job, step), ended.duration_since(began)))
@@ -56,11 +65,46 @@ pub(super) fn metrics(world: &World, now: Timestamp) -> Vec<Family> {
             progress,
         ),
         Family::gauge(
+            "openshift_upgrade_controller_upgradejob_step_deadline_timestamp_seconds",
+            "When a step under way ends at the latest, since all hooks that it waits for have a deadline of their own, in seconds since 1970.",
+            deadlines,
+        ),
+        Family::gauge(
             "openshift_upgrade_controller_upgradejob_step_duration_seconds",
             "How long a step took that has ended, of UpgradeJobs under way and of the one of each UpgradeConfig that ended last.",
             duration,
         ),
     ]
+}
+
+/// When the last of the hooks has ended that a step waits for, by their own deadlines; `None` where one has none.
+fn ends_by(action: &StepAction, job: &UpgradeJob, world: &World, runs: &[HookRun<'_>]) -> Option<Timestamp> {
+    let (event, hook, group) = match action {
+        StepAction::Hook { event, hook, group } => (*event, Some(hook), *group),
+        StepAction::HooksJoin { event, group } => (*event, None, *group),
+        StepAction::PreHealthCheck
+        | StepAction::PausePools
+        | StepAction::SetDesiredUpdate
+        | StepAction::AwaitControlPlane
+        | StepAction::AwaitPools
+        | StepAction::PostHealthCheck
+        | StepAction::FinalHealthCheck
+        | StepAction::Hold { .. }
+        | StepAction::Unpause { .. }
+        | StepAction::AwaitGroup { .. }
+        | StepAction::Release => return None,
+    };
+    let keys = steps::hook_keys(job, group, &world.pools);
+    let waited_for = |entry: &&HookTracker| {
+        entry.status == HookState::Active
+            && entry.hook_event == event
+            && hook.is_none_or(|hook| *hook == entry.upgrade_job_hook)
+            && keys.contains(&entry.tracking_key)
+    };
+    let tracker = &job.status.as_ref()?.hook_tracker;
+    let ends = tracker.iter().filter(waited_for);
+    let ends: Option<Vec<Timestamp>> = ends.map(|entry| tracker::ends_by(job, entry, runs)).collect();
+    ends?.into_iter().max()
 }
 
 /// The jobs under way, and of each config the one that ran last.
@@ -100,6 +144,7 @@ fn labels(job: &UpgradeJob, step: &StepStatus) -> Labels {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
@@ -163,6 +208,46 @@ mod tests {
                 "upgradejob_step_duration_seconds j,pre-health-check,PreHealthCheck 120",
             ]
         );
+    }
+
+    /// A Job of the hook for this job, with this deadline in seconds, begun five minutes past midnight.
+    fn hook_job(hook: &str, deadline: Option<i64>) -> Value {
+        let label = |name: &str| format!("upgradejobs.managedupgrade.appuio.io/{name}");
+        json!({
+            "metadata": {"name": hook, "namespace": "ns",
+                "labels": {label("upgradejobhook"): hook, label("upgradejobk"): "j", label("event"): "Start"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "UpgradeJob", "name": "j", "uid": "j", "controller": true}]},
+            "spec": {"activeDeadlineSeconds": deadline, "template": {}}, "status": {"startTime": "2026-01-01T00:05:00Z"},
+        })
+    }
+
+    #[rstest]
+    #[case::of_the_last(&[("ask", Some(14_400)), ("tell", Some(300))], &["Active", "Active"], Some("2026-01-01T04:05:00Z"))]
+    #[case::one_has_none(&[("ask", Some(14_400)), ("tell", None)], &["Active", "Active"], None)]
+    #[case::that_one_is_over(&[("ask", Some(14_400)), ("tell", None)], &["Active", "Complete"], Some("2026-01-01T04:05:00Z"))]
+    #[case::nobody_knows(&[], &["Active", "Active"], None)]
+    fn a_step_that_waits_for_hooks_has_their_deadline(
+        #[case] hook_jobs: &[(&str, Option<i64>)],
+        #[case] states: &[&str],
+        #[case] expected: Option<&str>,
+    ) {
+        let mut job = under_way(&json!([step("hooks-start", "HooksJoin", "00:05", None)]));
+        let entry = |(hook, state): (&str, &&str)| json!({"hookEvent": "Start", "upgradeJobHook": hook, "status": state.to_lowercase()});
+        let tracker: Vec<Value> = ["ask", "tell"].into_iter().zip(states).map(entry).collect();
+        job.status.as_mut().unwrap().hook_tracker = serde_json::from_value(json!(tracker)).unwrap();
+        let mut world = world(vec![job]);
+        let hook_jobs: Vec<Value> = hook_jobs
+            .iter()
+            .map(|(name, deadline)| hook_job(name, *deadline))
+            .collect();
+        world.hook_jobs = serde_json::from_value(json!(hook_jobs)).unwrap();
+        let told = lines(&metrics(&world, "2026-01-01T00:30:00Z".parse().unwrap()));
+        let told: Vec<_> = told.iter().filter(|l| l.contains("_deadline_")).collect();
+        let expected = expected.map(|t| {
+            let seconds = t.parse::<Timestamp>().unwrap().as_second();
+            format!("upgradejob_step_deadline_timestamp_seconds j,hooks-start,HooksJoin {seconds}")
+        });
+        assert_eq!(told, expected.iter().collect::<Vec<_>>());
     }
 
     #[test]
