@@ -11,6 +11,7 @@ mod fixtures;
 mod identity;
 mod metrics;
 pub mod native;
+mod object;
 pub mod tekton;
 pub mod template;
 mod text;

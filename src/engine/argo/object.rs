@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use kube::{ResourceExt, api::DynamicObject};
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +9,10 @@ use serde_json::Value;
 use super::runs;
 use crate::{
     api::annotations,
-    engine::{Node, NodePhase, Run, StopRequest},
+    engine::{
+        Node, NodePhase, Run, StopRequest,
+        object::{Parts, time},
+    },
     plan::{Part, Plan, PlanStep},
 };
 
@@ -88,15 +90,11 @@ pub struct View {
 impl View {
     /// Reads a Workflow; what cannot be read is [`View::unsupported`].
     pub fn of(object: &DynamicObject) -> Self {
-        let mut unreadable = None;
-        let status = part(object, "status").unwrap_or_else(|e| {
-            unreadable = Some(e);
-            Status::default()
-        });
-        let spec = part(object, "spec").unwrap_or_else(|e| {
-            unreadable = Some(e);
-            Spec::default()
-        });
+        let Parts {
+            status,
+            spec,
+            unreadable,
+        } = Parts::of(object);
         Self {
             name: object.name_any(),
             status,
@@ -168,13 +166,6 @@ impl View {
             })
             .max_by(|a, b| a.0.cmp(&b.0))
             .map(|(_, id, node)| (id.as_str(), node))
-    }
-}
-
-fn part<T: for<'de> Deserialize<'de> + Default>(object: &DynamicObject, field: &str) -> Result<T, String> {
-    match object.data.get(field) {
-        None | Some(Value::Null) => Ok(T::default()),
-        Some(value) => T::deserialize(value).map_err(|e| format!("{field}: {e}")),
     }
 }
 
@@ -313,10 +304,6 @@ fn node(step: &PlanStep, node: &NodeStatus) -> Node {
         ended_by: node.ended_by(),
         broken: node.broken(),
     }
-}
-
-fn time(text: Option<&String>) -> Option<Timestamp> {
-    text?.parse().ok()
 }
 
 fn stopped_by(object: &DynamicObject) -> Option<String> {

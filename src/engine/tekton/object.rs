@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use kube::{ResourceExt, api::DynamicObject};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{STEP_API_VERSION, STEP_KIND, TASK_LABEL};
 use crate::{
-    engine::{Node, NodePhase, Run, StopRequest, Workflow},
+    engine::{
+        Node, NodePhase, Run, StopRequest, Workflow,
+        object::{Parts, time},
+    },
     plan::{Part, Plan, PlanStep},
 };
 
@@ -83,15 +84,11 @@ pub struct View {
 impl View {
     /// Reads it; what cannot be read counts as empty, and is said by [`observe`].
     pub fn of(object: &DynamicObject) -> Self {
-        let mut unreadable = None;
-        let status = part(object, "status").unwrap_or_else(|e| {
-            unreadable = Some(e);
-            Status::default()
-        });
-        let spec = part(object, "spec").unwrap_or_else(|e| {
-            unreadable = Some(e);
-            Spec::default()
-        });
+        let Parts {
+            status,
+            spec,
+            unreadable,
+        } = Parts::of(object);
         Self {
             status,
             spec,
@@ -142,13 +139,6 @@ impl View {
     fn is_step(&self) -> bool {
         let CustomRef { api_version, kind } = &self.spec.custom_ref;
         (api_version.as_str(), kind.as_str()) == (STEP_API_VERSION, STEP_KIND)
-    }
-}
-
-fn part<T: for<'de> Deserialize<'de> + Default>(object: &DynamicObject, field: &str) -> Result<T, String> {
-    match object.data.get(field) {
-        None | Some(Value::Null) => Ok(T::default()),
-        Some(value) => T::deserialize(value).map_err(|e| format!("{field} of {}: {e}", object.name_any())),
     }
 }
 
@@ -253,8 +243,4 @@ fn skipped(step: &PlanStep, view: &View) -> Option<Node> {
         ended_by: None,
         broken: None,
     })
-}
-
-fn time(text: Option<&String>) -> Option<Timestamp> {
-    text?.parse().ok()
 }
