@@ -20,10 +20,12 @@ pub(super) fn drive_runs(draft: &mut Draft<'_>) -> Option<Obstacle> {
         Some(RunKind::Create { number }) => number,
         Some(RunKind::Main { .. }) | None => 0,
     };
-    if let Some(plan) = &plan
-        && let Some(running) = create_run(draft, plan)
-    {
-        return running;
+    if let Some(plan) = &plan {
+        match create_run(draft, plan) {
+            CreateRun::Going(obstacle) => return Some(obstacle),
+            CreateRun::JobFailed => return None,
+            CreateRun::Over => {}
+        }
     }
     let spec = &draft.input.job.spec;
     // A job that is due when it is created has its Create hooks too; one that appears after the start comes too late.
@@ -42,9 +44,18 @@ fn create_hook_running() -> Obstacle {
     Obstacle::new(reasons::CREATE_HOOK_RUNNING, "hooks of Create are still running")
 }
 
-/// Drives the current run of Create hooks: `Some(obstacle)` while it runs, `None` once it is over.
-#[allow(clippy::option_option)]
-fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
+/// Where the current run of Create hooks is.
+enum CreateRun {
+    /// It runs, which keeps the job from starting.
+    Going(Obstacle),
+    /// It is over.
+    Over,
+    /// It is over, and the job with it.
+    JobFailed,
+}
+
+/// Drives the current run of Create hooks.
+fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> CreateRun {
     let finished = |draft: &Draft<'_>| {
         plan.steps
             .iter()
@@ -56,16 +67,16 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
             if let Some(problem) = &run.unsupported {
                 let message = format!("cannot read the workflow of the Create hooks: {problem}");
                 if attempt::hand_over(draft, plan, &message) {
-                    return Some(Some(create_hook_running()));
+                    return CreateRun::Going(create_hook_running());
                 }
-                return Some(Some(Obstacle::new(reasons::ENGINE_UNSUPPORTED, message)));
+                return CreateRun::Going(Obstacle::new(reasons::ENGINE_UNSUPPORTED, message));
             }
             match drive::main_part(draft, plan, run) {
                 drive::Driven::Failed { reason, message } => {
                     draft.fail(reason, message);
-                    return Some(None);
+                    return CreateRun::JobFailed;
                 }
-                drive::Driven::Done => return None,
+                drive::Driven::Done => return CreateRun::Over,
                 // The engine gave up: hooks that ran are tracked, the others get a run of their own.
                 drive::Driven::Going if run.finished || run.stop.is_some() => {
                     native::blame(draft, plan, run);
@@ -76,31 +87,30 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> Option<Option<Obstacle>> {
                 drive::Driven::Going => {}
             }
         }
-        RunState::Absent if finished(draft) => return None,
+        RunState::Absent if finished(draft) => return CreateRun::Over,
         RunState::Absent | RunState::Foreign => {
             let seen = draft.status.workflow.as_ref().is_some_and(|w| w.uid.is_some());
             if seen || *draft.input.run == RunState::Foreign {
                 // Deleted by hand, or the name is taken: tracked hooks are not repeated in the next run.
-                return None;
+                return CreateRun::Over;
             }
             draft.actions.push(Action::CreateWorkflow);
         }
     }
     match stall::watch(draft, plan) {
-        stall::Watched::Stalled(message) => Some(Some(Obstacle::new(reasons::ENGINE_STALLED, message))),
-        stall::Watched::AtWork | stall::Watched::HandedOver => Some(Some(create_hook_running())),
+        stall::Watched::Stalled(message) => CreateRun::Going(Obstacle::new(reasons::ENGINE_STALLED, message)),
+        stall::Watched::AtWork | stall::Watched::HandedOver => CreateRun::Going(create_hook_running()),
     }
 }
 
 /// The engine does not go on with a run. Hooks that ran are tracked; the others get a run of their own, and after too many of
 /// them one without the engine.
-#[allow(clippy::option_option)]
-fn gave_up(draft: &mut Draft<'_>, plan: &Plan, why: &str) -> Option<Option<Obstacle>> {
+fn gave_up(draft: &mut Draft<'_>, plan: &Plan, why: &str) -> CreateRun {
     if attempt::is_last(plan) && attempt::hand_over(draft, plan, why) {
-        return Some(Some(create_hook_running()));
+        return CreateRun::Going(create_hook_running());
     }
     attempt::leave(draft);
-    None
+    CreateRun::Over
 }
 
 /// Starts a run for Create hooks that are not tracked yet, also for one that appeared later; whether there was one to start.

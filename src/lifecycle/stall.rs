@@ -174,8 +174,12 @@ fn silence(draft: &Draft<'_>, plan: &Plan) -> Option<Silence> {
         }),
         RunState::Present { run, .. } => {
             let due = plan.part(Part::Main).filter_map(|step| {
-                let since = due_since(&draft.status, plan, run, step)?;
-                Some((since.unwrap_or(followed).max(followed), step))
+                let since = match due(&draft.status, plan, run, step) {
+                    Due::Not => return None,
+                    Due::SomeTime => followed,
+                    Due::Since(t) => t.max(followed),
+                };
+                Some((since, step))
             });
             let (since, step) = due.min_by_key(|(since, _)| *since)?;
             Some(Silence {
@@ -190,23 +194,33 @@ fn silence(draft: &Draft<'_>, plan: &Plan) -> Option<Silence> {
     }
 }
 
-/// A step that the engine should have reached, or whose hook it should have begun: since when, if that is on record.
-#[allow(clippy::option_option)]
-fn due_since(
-    status: &UpgradeJobStatus,
-    plan: &Plan,
-    run: &Run,
-    step: &PlanStep,
-) -> Option<Option<Timestamp>> {
+/// Whether the engine should have reached a step, or begun the hook of it.
+enum Due {
+    /// It should not, or has.
+    Not,
+    /// It should; since when is not on record.
+    SomeTime,
+    /// It should since then.
+    Since(Timestamp),
+}
+
+impl From<Option<Timestamp>> for Due {
+    fn from(since: Option<Timestamp>) -> Self {
+        since.map_or(Self::SomeTime, Self::Since)
+    }
+}
+
+/// Whether the engine should have reached a step, or begun the hook of it.
+fn due(status: &UpgradeJobStatus, plan: &Plan, run: &Run, step: &PlanStep) -> Due {
     let recorded = |name: &str| status.steps.iter().find(|s| s.name == name);
     let is_finished = |name: &str| recorded(name).is_some_and(|s| s.phase.is_finished());
     if is_finished(&step.name) {
-        return None;
+        return Due::Not;
     }
     let Some(node) = run.nodes.iter().find(|n| n.step == step.name) else {
         let mut before = step.after.iter().filter(|name| plan.step(name).is_some());
         if !before.clone().all(|name| is_finished(name)) {
-            return None;
+            return Due::Not;
         }
         // One that the operator has still to end there is not the engine's silence.
         let runs = |name: &String| {
@@ -215,16 +229,22 @@ fn due_since(
                 .any(|n| n.step == *name && n.phase == NodePhase::Running)
         };
         if before.clone().any(runs) {
-            return None;
+            return Due::Not;
         }
         let ended = |name: &String| Some(recorded(name)?.finished_at.as_ref()?.0);
-        return Some(before.by_ref().filter_map(ended).max());
+        return before.by_ref().filter_map(ended).max().into();
     };
-    let native = run.native.get(&step.name)?;
+    let Some(native) = run.native.get(&step.name) else {
+        return Due::Not;
+    };
     let begun = status
         .hook_tracker
         .iter()
         .any(|e| e.workflow_step.as_ref().is_some_and(|by| by.step == step.name));
     let Node { finished_at, .. } = node;
-    (begun && !native.finished && native.runs.is_empty()).then_some(*finished_at)
+    if begun && !native.finished && native.runs.is_empty() {
+        (*finished_at).into()
+    } else {
+        Due::Not
+    }
 }
