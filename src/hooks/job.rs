@@ -9,7 +9,7 @@ use k8s_openapi::{
         },
         core::v1::{EnvVar, PodSpec},
     },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use kube::{Resource, ResourceExt};
 
@@ -101,12 +101,7 @@ pub fn build(
     let hook_name = hook.name_any();
     let template = template_of(hook)?;
     let mut spec = template.spec.unwrap_or_default();
-    let (Some(owner), Some(_)) = (job.controller_owner_ref(&()), job.uid()) else {
-        return Err(BuildError::NoUid {
-            hook: hook_name,
-            job: job.name_any(),
-        });
-    };
+    let owner = owner(job, &hook_name)?;
     set_restart_policy(&hook_name, &mut spec)?;
     survive_drains(&mut spec);
     if spec.active_deadline_seconds.is_none() {
@@ -140,6 +135,15 @@ pub fn build(
         },
         spec: Some(spec),
         status: None,
+    })
+}
+
+/// The owner of what runs a hook: the UpgradeJob.
+pub(super) fn owner(job: &UpgradeJob, hook: &str) -> Result<OwnerReference, BuildError> {
+    let owner = job.controller_owner_ref(&()).filter(|_| job.uid().is_some());
+    owner.ok_or_else(|| BuildError::NoUid {
+        hook: hook.to_owned(),
+        job: job.name_any(),
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use kube::{
-    Resource, ResourceExt,
+    ResourceExt,
     api::{DynamicObject, ObjectMeta},
 };
 use serde_json::{Value, json};
@@ -41,12 +41,7 @@ pub fn build(
     account: Option<&str>,
 ) -> Result<DynamicObject, BuildError> {
     let hook_name = hook.name_any();
-    let (Some(owner), Some(_)) = (job.controller_owner_ref(&()), job.uid()) else {
-        return Err(BuildError::NoUid {
-            hook: hook_name,
-            job: job.name_any(),
-        });
-    };
+    let owner = job::owner(job, &hook_name)?;
     let environment = job::environment_for(&hook_name, STEPS, event, job, settings.matches_disruptive)?;
     let mut of_run = BTreeMap::new();
     let mut annotations = BTreeMap::new();
