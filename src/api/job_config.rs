@@ -182,6 +182,13 @@ impl JobConfig {
     }
 }
 
+impl WorkflowConfig {
+    /// The ServiceAccount of the workflow's pods, where the operator's choice is `default`.
+    pub fn service_account<'a>(&'a self, default: Option<&'a String>) -> Option<&'a String> {
+        self.service_account_name.as_ref().or(default)
+    }
+}
+
 impl PoolConfig {
     /// Whether the entry is about this pool: selected by label, and not one that the control plane needs.
     pub fn selects(&self, pool: &MachineConfigPool) -> bool {

@@ -46,7 +46,7 @@ pub fn of(
         "run": run,
         "number": number,
         "activeDeadlineSeconds": context.active_deadline_seconds,
-        "serviceAccountName": context.config.service_account_name.as_ref().or(context.default_service_account.as_ref()),
+        "serviceAccountName": context.config.service_account(context.default_service_account.as_ref()),
         "ttlSeconds": ttl,
         "mainSteps": steps(Part::Main),
         "exitSteps": steps(Part::Exit),

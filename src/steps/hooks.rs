@@ -144,9 +144,8 @@ fn tekton(scene: &Scene<'_>) -> Option<Tekton> {
     if scene.engine != Some(EngineChoice::Tekton) {
         return None;
     }
-    let of_job = scene.job.spec.config.workflow.as_ref();
-    let account = of_job.and_then(|w| w.service_account_name.as_ref());
-    let account = account.or(scene.settings.workflow_service_account.as_ref());
+    let config = scene.job.spec.config.workflow.clone().unwrap_or_default();
+    let account = config.service_account(scene.settings.workflow_service_account.as_ref());
     Some(Tekton {
         account: account.cloned(),
     })
