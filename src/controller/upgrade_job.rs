@@ -1,17 +1,17 @@
 //! UpgradeJob: snapshot → decision → fresh snapshot → decision → status, actions, reports.
 
+mod tell;
+mod workflow;
+
 use std::time::Duration;
 
 use futures::FutureExt;
 use jiff::Timestamp;
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, PostParams, Preconditions},
-};
+use kube::ResourceExt;
 
 use super::{
     Context,
-    calls::{CallError, call},
+    calls::CallError,
     drains::Looker,
     effects::Effects,
     events, in_future, journal, live,
@@ -25,12 +25,9 @@ use crate::{
         UpgradeJob, labels,
         upgrade_job::{EngineChoice, UpgradeJobStatus},
     },
-    drain::Finding,
-    engine::{
-        self, Engine, Report, RunContext, Templates, Workflow, Write, active_deadline_seconds, embedded,
-    },
+    engine::{self, Engine, Templates, Workflow, embedded},
     hooks::select,
-    lifecycle::{self, Decision, EngineState, Input, Notice, RunState, Stage},
+    lifecycle::{self, Decision, EngineState, Input, RunState, Stage},
     plan::Plan,
     steps::Action,
     world::World,
@@ -330,21 +327,23 @@ impl Pass<'_> {
             let result = match action {
                 Action::CreateWorkflow => self.create_workflow(&effects.job).await,
                 Action::DeleteWorkflow => self.delete_workflow().await,
-                Action::StopWorkflow => write(&effects, self.workflow().and_then(|(e, w)| e.stop(w))).await,
+                Action::StopWorkflow => {
+                    workflow::write(&effects, self.workflow().and_then(|(e, w)| e.stop(w))).await
+                }
                 Action::StopOtherWorkflow { name } => {
                     let other = self.others.iter().find(|o| o.name() == *name);
                     let writes = other.map(|o| o.stop(self.ctx.now())).unwrap_or_default();
-                    write(&effects, writes).await
+                    workflow::write(&effects, writes).await
                 }
                 Action::WakeWorkflow => {
                     let now = self.ctx.now();
-                    write(&effects, self.workflow().and_then(|(e, w)| e.wake(w, now))).await
+                    workflow::write(&effects, self.workflow().and_then(|(e, w)| e.wake(w, now))).await
                 }
                 Action::ResumeWorkflow => {
-                    write(&effects, self.workflow().and_then(|(e, w)| e.resume(w))).await
+                    workflow::write(&effects, self.workflow().and_then(|(e, w)| e.resume(w))).await
                 }
                 Action::EndMainPart => {
-                    write(&effects, self.workflow().and_then(|(e, w)| e.end_main_part(w))).await
+                    workflow::write(&effects, self.workflow().and_then(|(e, w)| e.end_main_part(w))).await
                 }
                 Action::SetDesiredUpdate(_)
                 | Action::WithdrawDesiredUpdate { .. }
@@ -374,172 +373,6 @@ impl Pass<'_> {
         self.tell_failure(&error, memory.texts).await;
         Err(error)
     }
-
-    /// Pods that keep a node from being drained are Events on the job and on what controls them: its owner reads those.
-    async fn tell_blocked(&self, blocked: &[Finding], drains: &mut Looker) {
-        for finding in blocked {
-            let Some(note) = finding.note().filter(|_| drains.is_new(finding)) else {
-                continue;
-            };
-            tracing::warn!(job = self.job.name_any(), "{note}");
-            let notice = [Notice {
-                warning: true,
-                reason: "DrainBlocked".to_owned(),
-                note,
-            }];
-            let (client, now) = (&self.ctx.client, self.ctx.now());
-            events::publish(client, self.job, &notice, now).await;
-            if let Some(controller) = &finding.controller {
-                events::publish_on(client, &controller.into(), &notice, now).await;
-            }
-        }
-    }
-
-    /// What cannot be done is an Event, once per text: an administrator does not read our log first.
-    async fn tell_failure(&self, error: &Error, texts: &mut LiveTexts) {
-        let note = error.to_string();
-        if error.is_conflict() || !texts.is_new_failure(self.job, &note) {
-            return;
-        }
-        let notice = Notice {
-            warning: true,
-            reason: "CannotAct".to_owned(),
-            note,
-        };
-        events::publish(&self.ctx.client, self.job, &[notice], self.ctx.now()).await;
-    }
-
-    async fn create_workflow(&self, job: &UpgradeJob) -> Result<(), Error> {
-        let status = job.status.clone().unwrap_or_default();
-        let (Some(plan), Some(workflow)) = (&status.plan, &status.workflow) else {
-            return Ok(());
-        };
-        let Some(engine) = engine::of(workflow.engine) else {
-            return Ok(());
-        };
-        let plan = Plan::from_value(plan)?;
-        let config = job.spec.config.workflow.clone().unwrap_or_default();
-        let template = match &config.template {
-            Some(reference) => Some(self.template(&reference.name, engine.template_key()).await?),
-            None => None,
-        };
-        let templates = workflows::templates_of(
-            &self.ctx.client,
-            &self.ctx.settings.namespace,
-            &plan,
-            &self.world.hooks,
-        )
-        .await?;
-        let context = RunContext {
-            job,
-            name: workflow.name.clone(),
-            config,
-            template,
-            default_service_account: self.ctx.settings.workflow_service_account.clone(),
-            active_deadline_seconds: active_deadline_seconds(job),
-            hooks: &self.world.hooks,
-            templates: &templates,
-        };
-        match self.create(engine, &plan, &context).await {
-            Err(Error::Call(error)) if error.is_invalid() && !templates.0.is_empty() => {
-                // What hooks brought along must not keep the upgrade: it goes without, and each hook says why.
-                let context = RunContext {
-                    templates: &templates.refused(&error.refusal().unwrap_or_default()),
-                    ..context
-                };
-                self.create(engine, &plan, &context).await
-            }
-            result => result,
-        }
-    }
-
-    async fn create(&self, engine: &dyn Engine, plan: &Plan, context: &RunContext<'_>) -> Result<(), Error> {
-        let object = engine.render(plan, context)?;
-        let namespace = &self.ctx.settings.namespace;
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.ctx.client.clone(), namespace, &engine.resource());
-        let attempt = format!("create workflow {}", context.name);
-        match call(attempt, api.create(&PostParams::default(), &object)).await {
-            // Ours from before a crash, or a stranger's: the next look tells.
-            Err(error) if error.is_already_exists() => Ok(()),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    async fn template(&self, name: &str, key: &'static str) -> Result<String, Error> {
-        let api: Api<k8s_openapi::api::core::v1::ConfigMap> =
-            Api::namespaced(self.ctx.client.clone(), &self.ctx.settings.namespace);
-        let map = call(
-            format!("read ConfigMap {name} with the workflow template"),
-            api.get(name),
-        )
-        .await?;
-        map.data
-            .and_then(|mut data| data.remove(key))
-            .ok_or_else(|| Error::TemplateMissing {
-                name: name.to_owned(),
-                key,
-            })
-    }
-
-    async fn delete_workflow(&self) -> Result<(), Error> {
-        let Some((engine, workflow)) = self.workflow() else {
-            return Ok(());
-        };
-        let metadata = &workflow.object.metadata;
-        let name = workflow.object.name_any();
-        let only_this = DeleteParams {
-            preconditions: Some(Preconditions {
-                resource_version: metadata.resource_version.clone(),
-                uid: metadata.uid.clone(),
-            }),
-            ..DeleteParams::background()
-        };
-        let (client, namespace) = (self.ctx.client.clone(), &self.ctx.settings.namespace);
-        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &engine.resource());
-        match call(format!("delete workflow {name}"), api.delete(&name, &only_this)).await {
-            Err(error) if !error.is_not_found() => Err(error.into()),
-            Ok(_) | Err(_) => Ok(()),
-        }
-    }
-
-    async fn report(
-        &self,
-        effects: &mut Effects<'_>,
-        reports: &[(String, Report)],
-        texts: &mut LiveTexts,
-    ) -> Result<(), Error> {
-        let plan = effects
-            .job
-            .status
-            .as_ref()
-            .and_then(|s| s.plan.as_ref())
-            .map(Plan::from_value)
-            .transpose()?;
-        let (Some((engine, workflow)), Some(plan)) = (self.workflow(), plan) else {
-            return Ok(());
-        };
-        // What a pod refers to is there before the pod is.
-        let (reports, mut failed) = workflows::create_environments(effects, &workflow.object, reports).await;
-        let now = self.ctx.now();
-        for write in engine.report(workflow, &plan, &reports, now) {
-            // Each stands for itself: a step that somebody else wrote to must not keep the others waiting.
-            match effects.write_workflow(&write).await {
-                Ok(()) => texts.reported(self.job, now),
-                Err(error) => drop(failed.get_or_insert(error)),
-            }
-        }
-        failed.map_or(Ok(()), |error| Err(error.into()))
-    }
-}
-
-/// Writes to a workflow, if there is something to write.
-async fn write(effects: &Effects<'_>, writes: impl IntoIterator<Item = Write>) -> Result<(), Error> {
-    for write in writes {
-        effects.write_workflow(&write).await?;
-    }
-    Ok(())
 }
 
 /// A pass that did not go through; it is tried again.
@@ -554,14 +387,9 @@ pub enum Error {
     /// The stored plan cannot be read.
     #[error(transparent)]
     Plan(#[from] crate::plan::BadPlan),
-    /// The ConfigMap of the template lacks its key.
-    #[error("ConfigMap {name} has no key {key} with the workflow template")]
-    TemplateMissing {
-        /// Name of the ConfigMap.
-        name: String,
-        /// The key.
-        key: &'static str,
-    },
+    /// There is no template of the user's own where one is named; what is wrong.
+    #[error("cannot make a workflow: {0}")]
+    OwnTemplate(String),
 }
 
 impl Error {
@@ -569,7 +397,7 @@ impl Error {
     pub fn is_conflict(&self) -> bool {
         match self {
             Self::Call(error) => error.is_conflict(),
-            Self::Render(_) | Self::Plan(_) | Self::TemplateMissing { .. } => false,
+            Self::Render(_) | Self::Plan(_) | Self::OwnTemplate(_) => false,
         }
     }
 }

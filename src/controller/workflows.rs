@@ -75,7 +75,8 @@ pub async fn templates_of(
     templates(client, namespace, &keys).await
 }
 
-async fn template(client: &Client, namespace: &str, key: &TemplateKey) -> Result<Lookup, CallError> {
+/// Reads one.
+pub async fn template(client: &Client, namespace: &str, key: &TemplateKey) -> Result<Lookup, CallError> {
     let elsewhere = match &key.kind {
         TemplateKind::Task { namespace } => namespace.as_deref(),
         TemplateKind::WorkflowTemplate | TemplateKind::ClusterWorkflowTemplate | TemplateKind::ConfigMap => {

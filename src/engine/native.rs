@@ -138,6 +138,14 @@ impl TemplateKey {
         }
     }
 
+    /// The ConfigMap with a workflow template of the user's own.
+    pub fn of_own(name: &str) -> Self {
+        Self {
+            kind: TemplateKind::ConfigMap,
+            name: name.to_owned(),
+        }
+    }
+
     /// The Task that a hook refers to.
     pub fn of_task(reference: &TaskRef) -> Self {
         let namespace = reference.namespace.clone();
@@ -168,6 +176,20 @@ pub enum Lookup {
     Forbidden(String),
     /// A workflow with a copy of it was refused; what the API server said.
     Refused(String),
+}
+
+impl Lookup {
+    /// The user's own workflow template: the text of this `entry` of the ConfigMap `key`, or why there is none.
+    pub fn own_template(&self, key: &TemplateKey, entry: &str) -> Result<String, String> {
+        let template = match self {
+            Self::Found(data) => data.get(entry).and_then(Value::as_str),
+            Self::Absent => return Err(format!("there is no {key}, which config.workflow.template names")),
+            Self::KindAbsent => return Err(format!("{key} cannot be read")),
+            Self::Forbidden(why) | Self::Refused(why) => return Err(format!("{key} cannot be read: {why}")),
+        };
+        let missing = || format!("{key} has no key {entry} with the workflow template");
+        template.map(str::to_owned).ok_or_else(missing)
+    }
 }
 
 /// Reusable templates, as just read.

@@ -6,7 +6,7 @@ use crate::{
     api::conditions::{self, reasons, types},
     engine::{
         self, Engine, RunContext, active_deadline_seconds,
-        native::{Lookup, NO_TEMPLATES, TemplateKey, TemplateKind},
+        native::{Lookup, NO_TEMPLATES, TemplateKey},
         run_name,
     },
     plan::build,
@@ -16,7 +16,7 @@ use crate::{
 /// go on without a workflow.
 pub(super) fn check(draft: &mut Draft<'_>) -> bool {
     let config = draft.input.job.spec.config.workflow.as_ref();
-    let Some(name) = config.and_then(|w| w.template.as_ref()).map(|t| t.name.clone()) else {
+    let Some(name) = config.and_then(|w| w.template.as_ref()).map(|t| &t.name) else {
         return true;
     };
     let EngineState::Ready(engine) = draft.input.engine else {
@@ -28,10 +28,7 @@ pub(super) fn check(draft: &mut Draft<'_>) -> bool {
     if conditions::is_true(&draft.status.conditions, types::TEMPLATE_VALID) {
         return true;
     }
-    let key = TemplateKey {
-        kind: TemplateKind::ConfigMap,
-        name,
-    };
+    let key = TemplateKey::of_own(name);
     let Some(found) = draft.input.templates.get(&key) else {
         draft.lack(key);
         return false;
@@ -58,22 +55,13 @@ pub(super) fn check(draft: &mut Draft<'_>) -> bool {
 /// Makes the workflow of the upgrade as it would be now; hooks add to it nothing that the template decides.
 fn render(draft: &Draft<'_>, engine: &dyn Engine, key: &TemplateKey, found: &Lookup) -> Result<(), String> {
     let input = draft.input;
-    let entry = engine.template_key();
-    let template = match found {
-        Lookup::Found(data) => data.get(entry).and_then(|t| t.as_str()),
-        Lookup::Absent => return Err(format!("there is no {key}, which config.workflow.template names")),
-        Lookup::KindAbsent => return Err(format!("{key} cannot be read")),
-        Lookup::Forbidden(why) | Lookup::Refused(why) => return Err(format!("{key} cannot be read: {why}")),
-    };
-    let Some(template) = template else {
-        return Err(format!("{key} has no key {entry} with the workflow template"));
-    };
+    let template = found.own_template(key, engine.template_key())?;
     let plan = build::main_plan(input.job, &input.world.hooks, &input.world.pools, 1);
     let context = RunContext {
         job: input.job,
         name: run_name(input.job, plan.run),
         config: input.job.spec.config.workflow.clone().unwrap_or_default(),
-        template: Some(template.to_owned()),
+        template: Some(template),
         default_service_account: input.settings.workflow_service_account.clone(),
         active_deadline_seconds: active_deadline_seconds(input.job),
         hooks: &[],
