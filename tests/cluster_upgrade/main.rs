@@ -25,6 +25,8 @@ mod tekton;
 mod testbed;
 mod troubled_hooks;
 mod two_replicas;
+#[path = "../support/wait.rs"]
+mod wait;
 #[path = "../support/writers.rs"]
 mod writers;
 

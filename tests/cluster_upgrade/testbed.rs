@@ -5,7 +5,7 @@ use std::{
     fmt::Debug,
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::api::{
@@ -33,29 +33,10 @@ use openshift_upgrade_operator::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+pub use crate::wait::wait_for;
+
 /// The operator's namespace, and of everything that it serves.
 pub const NAMESPACE: &str = "openshift-upgrade";
-
-/// How often is looked; each look is a few requests.
-const LOOK: Duration = Duration::from_millis(300);
-
-/// Looks until there is something, or fails.
-pub async fn wait_for<T>(what: &str, at_most: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    println!("waiting until {what}");
-    loop {
-        if let Some(found) = look().await {
-            println!("{what}: after {:.1} s", began.elapsed().as_secs_f64());
-            return found;
-        }
-        assert!(
-            began.elapsed() < at_most,
-            "gave up after {} s waiting until {what}",
-            at_most.as_secs()
-        );
-        tokio::time::sleep(LOOK).await;
-    }
-}
 
 /// Which event a pod of a hook is for.
 pub fn event_of(pod: &Pod) -> String {

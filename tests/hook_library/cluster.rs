@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::OnceLock,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -15,29 +15,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+pub use crate::wait::wait_for;
+
 /// The namespace of the hooks.
 pub const NAMESPACE: &str = "openshift-upgrade";
 /// The node's address, where pods reach what these tests serve.
 pub const NODE_ADDRESS: &str = "10.99.0.1";
-/// How often is looked.
-const LOOK: Duration = Duration::from_millis(300);
-
-/// Looks until there is something, or fails.
-pub async fn wait_for<T>(what: &str, at_most: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look().await {
-            println!("{what}: after {:.1} s", began.elapsed().as_secs_f64());
-            return found;
-        }
-        assert!(
-            began.elapsed() < at_most,
-            "gave up after {} s waiting until {what}",
-            at_most.as_secs()
-        );
-        tokio::time::sleep(LOOK).await;
-    }
-}
 
 /// A client of the cluster.
 pub struct Cluster {

@@ -28,4 +28,6 @@ mod task_pods;
 mod tasks;
 mod templates;
 mod upgrade;
+#[path = "../support/wait.rs"]
+mod wait;
 mod webhook;
