@@ -145,6 +145,17 @@ pub fn is_owner(job: &UpgradeJob, pool: &MachineConfigPool) -> bool {
     name == Some(&key(job)) && uid.is_none_or(|uid| Some(uid) == job.metadata.uid.as_ref())
 }
 
+/// Whether the peer unpaused this pool for this job, in its time: it leaves its annotation, which has no UID, until the job ends.
+pub fn is_released_by_peer(
+    job: &UpgradeJob,
+    group: &HeldGroup,
+    pool: &MachineConfigPool,
+    now: Timestamp,
+) -> bool {
+    let is_signed = pool.annotations().contains_key(annotations::UPGRADE_JOB_UID);
+    !pool.spec.paused && now >= group.not_before && is_owner(job, pool) && !is_signed
+}
+
 /// `<namespace>/<name>`, as the lock and the owner of a pause are written.
 pub fn key(job: &UpgradeJob) -> String {
     format!("{}/{}", job.namespace().unwrap_or_default(), job.name_any())

@@ -42,6 +42,8 @@ pub mod types {
     pub const TEMPLATE_VALID: &str = "TemplateValid";
     /// Whether the workflow engine does not do its part; the reason says what.
     pub const ENGINE_STALLED: &str = "EngineStalled";
+    /// Somebody else started the job, and this operator carries it on.
+    pub const TAKEN_OVER: &str = "TakenOver";
 }
 
 /// Condition reasons. The first block is the peer's.
@@ -127,6 +129,8 @@ pub mod reasons {
     pub const OVERLAY_DUE: &str = "OverlayDue";
     /// The clocks of the operator and of the API server disagree.
     pub const CLOCK_SKEW: &str = "ClockSkew";
+    /// openshift-upgrade-controller started the job.
+    pub const STARTED_BY_PEER: &str = "StartedByPeer";
     /// openshift-upgrade-controller renews its lease.
     pub const PEER_AT_WORK: &str = "PeerAtWork";
     /// A pool stays paused because its nodes would reboot; a later job takes it over.

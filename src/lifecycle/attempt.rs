@@ -33,7 +33,8 @@ pub(super) fn follow(draft: &mut Draft<'_>, name: String) {
     }
 }
 
-fn follow_on(draft: &mut Draft<'_>, engine: EngineChoice, name: String) {
+/// The same, on this engine.
+pub(super) fn follow_on(draft: &mut Draft<'_>, engine: EngineChoice, name: String) {
     let resource = engine::of(engine).map(Engine::resource);
     let template = draft.input.settings.workflow_url_template.as_ref();
     let url = template.filter(|_| resource.is_some()).map(|t| {
@@ -118,14 +119,8 @@ pub(super) fn hand_over(draft: &mut Draft<'_>, plan: &Plan, why: &str) -> bool {
 /// Puts what is left on record as the plan, and returns the name of its run.
 fn take_rest(draft: &mut Draft<'_>, plan: &Plan) -> Option<String> {
     let rest = remaining(draft, plan);
-    match rest.to_value() {
-        Ok(value) => draft.status.plan = Some(value),
-        Err(error) => {
-            draft.say(format!("cannot write status.plan: {error}"));
-            return None;
-        }
-    }
-    Some(run_name(draft.input.job, rest.run))
+    let stored = draft.store_plan(&rest);
+    stored.then(|| run_name(draft.input.job, rest.run))
 }
 
 /// The plan without the main steps that have ended well. Hooks of Create keep theirs: their run has no attempts.

@@ -141,12 +141,8 @@ fn new_create_run(draft: &mut Draft<'_>, number: u32) -> bool {
     if number > 1 {
         plan.rename_for_run(number);
     }
-    match plan.to_value() {
-        Ok(value) => draft.status.plan = Some(value),
-        Err(error) => {
-            draft.status.message = Some(format!("cannot write status.plan: {error}"));
-            return false;
-        }
+    if !draft.store_plan(&plan) {
+        return false;
     }
     let name = run_name(draft.input.job, plan.run);
     attempt::follow(draft, name);

@@ -156,6 +156,20 @@ impl<'a> Draft<'a> {
         self.status.plan.as_ref().map(Plan::from_value).transpose()
     }
 
+    /// Records a plan; `false`, and said, if it cannot be written.
+    pub fn store_plan(&mut self, plan: &Plan) -> bool {
+        match plan.to_value() {
+            Ok(value) => {
+                self.status.plan = Some(value);
+                true
+            }
+            Err(error) => {
+                self.say(format!("cannot write status.plan: {error}"));
+                false
+            }
+        }
+    }
+
     /// Brings the tracker up to date with what runs for hooks, tries again what was killed, and lets go of what has its end in
     /// the tracker already.
     pub fn track_hooks(&mut self) {

@@ -6,10 +6,11 @@ use crate::{
     api::{UpgradeJob, annotations},
     openshift::cluster_version::ClusterVersion,
     pools,
+    steps::Action,
     world::World,
 };
 
-use super::{Stage, is_protected};
+use super::{Stage, draft::Draft, is_protected};
 
 /// Who has the lock, as seen by one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,4 +68,25 @@ pub(super) fn state(world: &World, job: &UpgradeJob) -> Lock {
         Some(holder) if Stage::of(holder) == Stage::Finished && !is_protected(holder) => Lock::Free,
         Some(_) => Lock::Held(key.to_owned()),
     }
+}
+
+/// Our finalizer on the job, then the lock with the job's UID: each is on the cluster before what rests on it. `false` while
+/// one of them is still to be written. Only for a job that may have the lock.
+pub(super) fn secure(draft: &mut Draft<'_>) -> bool {
+    let (world, job) = (draft.input.world, draft.input.job);
+    if !is_protected(job) {
+        draft.status.message = Some("setting the finalizer".to_owned());
+        draft.actions.push(Action::Protect);
+        return false;
+    }
+    let is_signed = || {
+        let (key, uid) = holder_of(world.cluster_version.as_ref()?)?;
+        Some(key == pools::key(job) && uid.is_some() && uid == job.metadata.uid.as_deref())
+    };
+    if is_signed() != Some(true) {
+        draft.status.message = Some("taking the lock".to_owned());
+        draft.actions.push(Action::TakeLock);
+        return false;
+    }
+    true
 }

@@ -1,6 +1,6 @@
 //! The peer's conditions, phase, progress and message, out of the steps.
 
-use super::draft::Draft;
+use super::{draft::Draft, takeover};
 use crate::{
     api::{
         conditions::{reasons, types},
@@ -12,6 +12,10 @@ use crate::{
 pub(super) fn conditions(draft: &mut Draft<'_>) {
     paused_pools(draft);
     if !draft.has(types::STARTED) {
+        return;
+    }
+    // Until it is taken over, its conditions tell how far the peer came.
+    if takeover::is_of_peer(draft) && !is_over(draft) {
         return;
     }
     steps(draft);

@@ -24,6 +24,7 @@ mod removal;
 mod runnable;
 mod running;
 mod stall;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod ttl;

@@ -6,8 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
-    EngineState, Stage, attempt, create_hooks, draft::Draft, held, is_protected, lock, own_template,
-    passed_over, runnable,
+    EngineState, Stage, attempt, create_hooks, draft::Draft, held, lock, own_template, passed_over, runnable,
 };
 use crate::{
     api::{
@@ -21,7 +20,6 @@ use crate::{
     outside::Hindrance,
     overlay, pinning,
     plan::build,
-    steps::Action,
     target::Target,
     text,
     unreadable::{Kind, Unreadable},
@@ -327,14 +325,7 @@ fn earlier<'a>(draft: &mut Draft<'a>) -> Option<&'a UpgradeJob> {
 
 /// Finalizer, lock, then plan and `Started=True`, one after the other: each is on the cluster before the next.
 fn start_now(draft: &mut Draft<'_>, note: Option<&str>) {
-    if !is_protected(draft.input.job) {
-        draft.status.message = Some("starting".to_owned());
-        draft.actions.push(Action::Protect);
-        return;
-    }
-    if lock::state(draft.input.world, draft.input.job) != lock::Lock::Ours {
-        draft.status.message = Some("taking the lock".to_owned());
-        draft.actions.push(Action::TakeLock);
+    if !lock::secure(draft) {
         return;
     }
     let plan = build::main_plan(
@@ -343,12 +334,8 @@ fn start_now(draft: &mut Draft<'_>, note: Option<&str>) {
         &draft.input.world.pools,
         1,
     );
-    match plan.to_value() {
-        Ok(value) => draft.status.plan = Some(value),
-        Err(error) => {
-            draft.status.message = Some(format!("cannot write status.plan: {error}"));
-            return;
-        }
+    if !draft.store_plan(&plan) {
+        return;
     }
     for step in &plan.steps {
         draft.step_mut(step);

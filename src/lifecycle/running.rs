@@ -2,7 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{EngineState, RunState, attempt, draft::Draft, drive, lock, native, passed_over, pending, stall};
+use super::{
+    EngineState, RunState, attempt, draft::Draft, drive, lock, native, passed_over, pending, stall, takeover,
+};
 use crate::{
     api::{
         conditions::{reasons, types},
@@ -24,24 +26,12 @@ const RECORDING: SignedDuration = SignedDuration::from_secs(60);
 pub(super) fn decide(draft: &mut Draft<'_>) {
     let plan = match draft.plan() {
         Ok(Some(plan)) => plan,
+        Ok(None) if takeover::is_of_peer(draft) => return takeover::decide(draft),
         Ok(None) => return unreadable(draft, "status.plan is missing: was it removed by hand?"),
         Err(error) => return unreadable(draft, &error.to_string()),
     };
-    match lock::state(draft.input.world, draft.input.job) {
-        lock::Lock::Ours => {}
-        lock::Lock::Unknown => return wait(draft, "the ClusterVersion is not known"),
-        lock::Lock::Free => {
-            return draft.fail(
-                reasons::LOCK_LOST,
-                "someone removed our lock from the ClusterVersion",
-            );
-        }
-        lock::Lock::Held(by) => {
-            return draft.fail(
-                reasons::LOCK_LOST,
-                format!("the lock on the ClusterVersion was taken by {by}"),
-            );
-        }
+    if !has_lock(draft) {
+        return;
     }
     // Delays and timeouts may be edited meanwhile: what is wrong with them is said, and the upgrade goes on.
     let problems: Vec<String> = validation::upgrade_job(draft.input.job, &draft.input.world.pools)
@@ -66,6 +56,23 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     if draft.status.finished_at.is_none() {
         deadline(draft);
     }
+}
+
+/// Whether the job has its lock. One that lost it has failed: nothing of it may go on.
+pub(super) fn has_lock(draft: &mut Draft<'_>) -> bool {
+    match lock::state(draft.input.world, draft.input.job) {
+        lock::Lock::Ours => return true,
+        lock::Lock::Unknown => wait(draft, "the ClusterVersion is not known"),
+        lock::Lock::Free => draft.fail(
+            reasons::LOCK_LOST,
+            "someone removed our lock from the ClusterVersion",
+        ),
+        lock::Lock::Held(by) => draft.fail(
+            reasons::LOCK_LOST,
+            format!("the lock on the ClusterVersion was taken by {by}"),
+        ),
+    }
+    false
 }
 
 /// A job whose engine does not even begin has not begun either: past `startBefore` it is not run late.

@@ -30,7 +30,8 @@ pub(super) fn tick(scene: &Scene<'_>) -> Tick {
 
 /// Pools of held groups that we have not paused; what somebody else paused is left alone.
 ///
-/// A pause for delay that an ended job left behind is taken over: this job will lift it in its own time.
+/// A pause for delay that an ended job left behind is taken over: this job will lift it in its own time. What the peer unpaused
+/// in its time, before the job was taken over from it, is not paused again: its nodes reboot.
 pub(super) fn missing<'a>(
     scene: &Scene<'a>,
     is_released: impl Fn(usize) -> bool,
@@ -42,6 +43,7 @@ pub(super) fn missing<'a>(
         }
         for pool in pools::members(scene.job, group.index, &scene.world.pools) {
             match pools::pause(scene.job, pool) {
+                Pause::None if pools::is_released_by_peer(scene.job, &group, pool, scene.now) => {}
                 Pause::None | Pause::OtherJob(_) => missing.push(pool),
                 Pause::Ours(_) | Pause::Foreign => {}
             }

@@ -21,11 +21,13 @@ mod failed;
 mod health;
 mod next_hooks;
 mod night;
+mod peer;
 mod pins;
 #[path = "../support/simulated.rs"]
 mod simulated;
 mod skipped;
 mod stopped;
+mod takeover;
 mod versions;
 
 use ending::Left;

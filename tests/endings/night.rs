@@ -20,6 +20,7 @@ use openshift_upgrade_operator::{
 };
 use serde_json::{Value, json};
 
+use crate::peer;
 use crate::simulated::{self, LABEL, NAMESPACE, hook, object};
 
 pub const OLD: &str = "4.18.3";
@@ -77,6 +78,16 @@ pub struct Night {
     job: Value,
     schedule: Value,
     later: bool,
+    peer: Option<Peer>,
+}
+
+/// What openshift-upgrade-controller does before the operator is installed.
+#[derive(Clone, Copy)]
+struct Peer {
+    /// The last that it writes.
+    last: &'static str,
+    /// When the operator is installed: by then it has been written.
+    gone: Timestamp,
 }
 
 impl Night {
@@ -116,6 +127,7 @@ impl Night {
             }),
             schedule: json!({"cron": "0 22 * * 2", "location": "Europe/Zurich"}),
             later: false,
+            peer: None,
         }
     }
 
@@ -267,6 +279,14 @@ impl Night {
         self
     }
 
+    /// The night begins under openshift-upgrade-controller, which is stopped after it has written `last`; the operator is there
+    /// from then on, or from `from` if that is later.
+    pub fn led_by_peer(mut self, last: &'static str, from: &str) -> Self {
+        let gone = clock(from);
+        self.peer = Some(Peer { last, gone });
+        self
+    }
+
     /// In the morning another job upgrades.
     pub fn and_later_job(mut self) -> Self {
         self.later = true;
@@ -325,6 +345,10 @@ impl Night {
         }
         let mut settings = simulated::settings(self.engine);
         settings.engine_handover_after = settings.engine_handover_after.filter(|_| self.hands_over);
+        if let Some(Peer { last, gone }) = self.peer {
+            peer::lead(&admin, clock_, last).await;
+            simulation.until(gone).await;
+        }
         simulation.start_operator(&settings);
         simulation.play(&timeline);
         simulation

@@ -431,7 +431,8 @@ fn an_unreadable_plan_is_said_and_still_times_out() {
 
 #[rstest]
 #[case::of_a_job_that_was_made_again_under_its_name("ns/j", Some("uid-of-old"), true)]
-#[case::of_the_peer_which_writes_no_uid("ns/j", None, false)]
+#[case::of_the_peer_which_writes_no_uid("ns/j", None, true)]
+#[case::our_own("ns/j", Some("uid-j"), false)]
 #[case::of_a_vanished_job("ns/gone", Some("uid-gone"), true)]
 #[case::of_a_later_job_of_that_name("ns/other", Some("uid-of-old"), true)]
 #[case::nonsense("someone", None, true)]

@@ -11,6 +11,7 @@ mod native;
 mod pools;
 mod removal;
 mod table;
+mod takeover;
 mod task_runs;
 mod ttl;
 mod unreadable;
