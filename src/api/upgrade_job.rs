@@ -218,6 +218,9 @@ pub struct UpgradeJobStatus {
     /// The workflow that shows and orders the steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowStatus>,
+    /// The engine that `HooksRunnable` and `TemplateValid` are about, before the start: another one is judged anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged_engine: Option<EngineChoice>,
     /// Workflows of this job that it no longer follows and that are still to be stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

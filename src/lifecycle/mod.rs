@@ -9,6 +9,7 @@ mod draft;
 mod drive;
 mod exit;
 mod held;
+mod judged_engine;
 mod left_paused;
 mod lock;
 mod metrics;

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
-    EngineState, Stage, attempt, create_hooks, draft::Draft, held, lock, own_template, passed_over, runnable,
+    EngineState, Stage, attempt, create_hooks, draft::Draft, held, judged_engine, lock, own_template,
+    passed_over, runnable,
 };
 use crate::{
     api::{
@@ -60,8 +61,10 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
         return draft.succeed(JobPhase::Skipped, reasons::SKIPPED, why);
     }
     let known = invalid.is_some() || skew.is_some() || now >= limit || {
+        judged_engine::forget_other(draft);
         // Both, so that all that has to be read is read at once.
         let all = [runnable::check(draft), own_template::check(draft)];
+        judged_engine::remember(draft);
         all.into_iter().all(|known| known)
     };
     if draft.status.finished_at.is_some() {

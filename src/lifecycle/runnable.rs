@@ -1,5 +1,6 @@
 //! Whether the engine of a job can run its hooks of reusable templates (Argo's WorkflowTemplates, Tekton's Tasks): looked at
-//! once, when the job is pinned, so that people learn of it before the night.
+//! once, when the job is pinned, so that people learn of it before the night; and again if the job gets another engine before
+//! its start.
 
 use std::collections::BTreeSet;
 

@@ -579,3 +579,26 @@ fn a_template_of_the_users_own_is_tried_when_the_job_is_made(
     bench.settle_at(-300);
     assert_eq!(bench.is_true("TemplateValid").as_deref(), Some("Valid"));
 }
+
+/// What is right for one engine says nothing of another.
+#[test]
+fn a_template_of_the_users_own_is_tried_again_when_the_job_gets_another_engine() {
+    let mut bench = Bench::new(job(
+        "j",
+        json!({"spec": {"config": {"workflow": {"template": {"name": "own"}}}}}),
+    ));
+    let data = json!({"upgrade-workflow.yaml.hbs": crate::engine::argo::TEMPLATE});
+    bench.templates.0.insert(own_template(), Lookup::Found(data));
+    bench.settle_at(-600);
+    assert_eq!(bench.is_true("TemplateValid").as_deref(), Some("Valid"));
+    bench = bench.on_tekton();
+    bench.settle_at(-300);
+    let status = bench.status();
+    let condition = conditions::get(&status.conditions, "TemplateValid").unwrap();
+    assert_eq!(condition.status, "False");
+    assert!(
+        condition.message.contains("ConfigMap own has no key"),
+        "{}",
+        condition.message
+    );
+}

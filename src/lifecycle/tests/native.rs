@@ -67,6 +67,10 @@ fn one_tracked(bench: &Bench) -> (HookState, String) {
     (all[0].1, all[0].2.clone())
 }
 
+fn one_tracked_or_none(bench: &Bench) -> Option<(HookState, String)> {
+    (!tracked(bench).is_empty()).then(|| one_tracked(bench))
+}
+
 fn step(bench: &Bench, name: &str) -> (StepPhase, String) {
     let status = bench.status();
     let step = status.steps.iter().find(|s| s.name == name).unwrap();
@@ -398,6 +402,49 @@ fn what_cannot_run_is_said_at_the_pin(#[case] engine: EngineChoice, #[case] caus
             assert_eq!(tracked(&bench).len(), 2);
         }
     }
+}
+
+/// With `auto` the engine may be another one until the start.
+#[rstest]
+#[case::before_the_start(-50)]
+#[case::at_the_start(10)]
+fn an_engine_that_goes_after_the_pin_is_judged_anew(#[case] seconds: i64) {
+    for (policy, fails) in [("Abort", true), ("Ignore", false)] {
+        let mut bench = bench(vec![hook("a", &["Start"], policy)], json!({}));
+        bench.settle_at(-100);
+        assert_eq!(bench.is_true("HooksRunnable").as_deref(), Some("TemplatesFound"));
+        bench.engine = EngineState::Ready(EngineChoice::Embedded);
+        bench.settle_at(seconds);
+        let status = bench.status();
+        let condition = conditions::get(&status.conditions, types::HOOKS_RUNNABLE).unwrap();
+        assert_eq!(condition.reason, "HookNotRunnable");
+        let (state, message) = one_tracked_or_none(&bench).unzip();
+        if fails {
+            assert_eq!(bench.is_true("Failed").as_deref(), Some("HookFailed"));
+            assert_eq!(bench.count(|a| matches!(a, Action::TakeLock)), 0);
+        } else {
+            assert_eq!(bench.is_true("Failed"), None, "{}", bench.message());
+            assert_eq!(state, Some(HookState::Failed));
+            assert!(message.unwrap().contains("only Argo Workflows can run"));
+        }
+    }
+}
+
+#[test]
+fn an_engine_that_comes_after_the_pin_runs_what_the_one_before_could_not() {
+    let mut bench = bench(vec![hook("a", &["Start"], "Ignore")], json!({}));
+    bench.engine = EngineState::Ready(EngineChoice::Embedded);
+    bench.settle_at(-100);
+    assert_eq!(one_tracked(&bench).0, HookState::Failed);
+    bench.engine = EngineState::Ready(EngineChoice::Argo);
+    bench.settle_at(-50);
+    assert_eq!(bench.is_true("HooksRunnable").as_deref(), Some("TemplatesFound"));
+    assert_eq!(tracked(&bench), []);
+    bench.settle_at(10);
+    assert_eq!(
+        bench.native_runs("hook-start-a"),
+        [(String::new(), NodePhase::Running)]
+    );
 }
 
 #[test]
