@@ -90,7 +90,8 @@ impl Effects<'_> {
             | Action::WakeWorkflow
             | Action::ResumeWorkflow
             | Action::EndMainPart
-            | Action::DeleteWorkflow => Ok(()),
+            | Action::DeleteWorkflow
+            | Action::DeleteOtherWorkflow { .. } => Ok(()),
         }
     }
 

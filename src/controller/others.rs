@@ -1,7 +1,10 @@
 //! The workflows of a job that it does not follow.
 
 use jiff::Timestamp;
-use kube::{ResourceExt, api::DynamicObject};
+use kube::{
+    ResourceExt,
+    api::{ApiResource, DynamicObject},
+};
 
 use super::{Context, calls::CallError, live, stores::Stores};
 use crate::{
@@ -10,7 +13,7 @@ use crate::{
         upgrade_job::{EngineChoice, FormerWorkflow},
     },
     engine::{self, Engine, StopRequest, Workflow, Write},
-    lifecycle::OtherWorkflow,
+    lifecycle::{OtherState, OtherWorkflow},
     plan::{self, Plan, RunKind},
 };
 
@@ -35,14 +38,33 @@ impl Other {
             steps: Vec::new(),
         };
         let run = self.engine.observe(&self.workflow, &nothing);
+        let steps_wait = !self
+            .engine
+            .end_steps(&self.workflow, Timestamp::UNIX_EPOCH)
+            .is_empty();
+        let is_asked = run.finished || run.stop == Some(StopRequest::Terminate);
+        let state = if steps_wait || !is_asked {
+            OtherState::GoesOn
+        } else if run.finished {
+            OtherState::Ended
+        } else {
+            OtherState::Ending
+        };
         OtherWorkflow {
             name: self.name(),
-            goes_on: (!run.finished && run.stop != Some(StopRequest::Terminate))
-                || !self
-                    .engine
-                    .end_steps(&self.workflow, Timestamp::UNIX_EPOCH)
-                    .is_empty(),
+            engine: self.engine.kind(),
+            state,
         }
+    }
+
+    /// The object as it was read.
+    pub fn object(&self) -> &DynamicObject {
+        &self.workflow.object
+    }
+
+    /// Its kind.
+    pub fn resource(&self) -> ApiResource {
+        self.engine.resource()
     }
 
     /// What stops it, and ends what then waits for us: in this order, or its exit part would begin.

@@ -326,7 +326,16 @@ impl Pass<'_> {
         for action in actions {
             let result = match action {
                 Action::CreateWorkflow => self.create_workflow(&effects.job).await,
-                Action::DeleteWorkflow => self.delete_workflow().await,
+                Action::DeleteWorkflow => match self.workflow() {
+                    Some((engine, workflow)) => self.delete(&engine.resource(), &workflow.object).await,
+                    None => Ok(()),
+                },
+                Action::DeleteOtherWorkflow { name } => {
+                    match self.others.iter().find(|o| o.name() == *name) {
+                        Some(other) => self.delete(&other.resource(), other.object()).await,
+                        None => Ok(()),
+                    }
+                }
                 Action::StopWorkflow => {
                     workflow::write(&effects, self.workflow().and_then(|(e, w)| e.stop(w))).await
                 }

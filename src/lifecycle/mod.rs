@@ -50,7 +50,7 @@ use crate::{
 
 pub use lock::{Lock, holder_of};
 pub use metrics::metrics;
-pub use others::OtherWorkflow;
+pub use others::{OtherState, OtherWorkflow};
 pub use removal::{Task, left_paused, removal};
 
 /// What a decision is made from.

@@ -2,15 +2,28 @@
 //! of an earlier one, a saved object). Nothing acts on their nodes, so they would wait for ever: they are stopped.
 
 use super::draft::Draft;
-use crate::{engine::run_name, plan::RunKind, steps::Action};
+use crate::{api::upgrade_job::EngineChoice, engine::run_name, plan::RunKind, steps::Action};
 
 /// A workflow that carries the job's name, or is on record as one of its earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherWorkflow {
     /// Its name.
     pub name: String,
-    /// Whether it still has to be stopped: it has not ended, and nobody has asked for that.
-    pub goes_on: bool,
+    /// Whose it is; never `Auto` or `Embedded`.
+    pub engine: EngineChoice,
+    /// Where it is.
+    pub state: OtherState,
+}
+
+/// Where a workflow is that its job does not follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherState {
+    /// It still has to be stopped: it has not ended, and nobody has asked for that.
+    GoesOn,
+    /// It was asked to end.
+    Ending,
+    /// It has ended, with all of its steps.
+    Ended,
 }
 
 /// Stops those that go on. An earlier one is off the record as soon as it is seen stopped, or gone.
@@ -19,7 +32,7 @@ pub(super) fn stop(draft: &mut Draft<'_>) {
         .input
         .others
         .iter()
-        .filter(|o| o.goes_on && !is_ending(draft, &o.name))
+        .filter(|o| o.state == OtherState::GoesOn && !is_ending(draft, &o.name))
         .map(|o| o.name.as_str())
         .collect();
     for name in &going {

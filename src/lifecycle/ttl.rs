@@ -1,31 +1,47 @@
 //! `config.workflow.ttl` where the engine does not see to it: a finished workflow goes after so long.
 
-use super::{RunState, draft::Draft};
+use super::{OtherState, RunState, draft::Draft};
 use crate::{
-    api::{job_config::WorkflowConfig, upgrade_job::StepPhase},
+    api::{
+        job_config::WorkflowConfig,
+        upgrade_job::{EngineChoice, StepPhase},
+    },
     engine,
     plan::{Part, PlanStep},
     steps::Action,
 };
 
-/// Deletes the workflow of a job that is over, once its time has come. Argo does that by itself.
+/// Deletes the workflows of a job that is over, once their time has come: the one that it followed, and all others that carry
+/// its name (earlier attempts, runs of Create hooks, copies). Argo does that by itself.
 pub(super) fn decide(draft: &mut Draft<'_>) {
     let job = draft.input.job;
     let ttl = job.spec.config.workflow.as_ref().and_then(WorkflowConfig::ttl);
-    let finished_at = draft.status.finished_at.clone();
-    let kind = draft.status.workflow.as_ref().map(|w| w.engine);
-    let (Some(ttl), Some(finished_at), Some(engine)) = (ttl, finished_at, kind.and_then(engine::of)) else {
+    let (Some(ttl), Some(finished_at)) = (ttl, draft.status.finished_at.clone()) else {
         return;
     };
-    if engine.removes_finished() || !is_over(draft) {
+    let followed = draft.status.workflow.as_ref().map(|w| w.engine);
+    let followed = followed.filter(|e| is_ours_to_remove(*e) && is_over(draft));
+    let others = draft.input.others.iter();
+    let others = others.filter(|o| is_ours_to_remove(o.engine) && o.state == OtherState::Ended);
+    let others = others.map(|o| Action::DeleteOtherWorkflow { name: o.name.clone() });
+    let ended: Vec<Action> = followed
+        .map(|_| Action::DeleteWorkflow)
+        .into_iter()
+        .chain(others)
+        .collect();
+    if ended.is_empty() {
         return;
     }
     let due = finished_at.0.saturating_add(ttl).unwrap_or(finished_at.0);
     if draft.now() < due {
         draft.wake_at(due);
     } else {
-        draft.actions.push(Action::DeleteWorkflow);
+        draft.actions.extend(ended);
     }
+}
+
+fn is_ours_to_remove(engine: EngineChoice) -> bool {
+    engine::of(engine).is_some_and(|e| !e.removes_finished())
 }
 
 /// The workflow has ended, and all that it had to show is recorded.

@@ -165,6 +165,11 @@ pub enum Action {
     EndMainPart,
     /// Deletes the workflow, which has ended.
     DeleteWorkflow,
+    /// Deletes a workflow of the job that it does not follow, and that has ended.
+    DeleteOtherWorkflow {
+        /// Name of the workflow.
+        name: String,
+    },
 }
 
 /// For the log: what and on which object. A hook's Job has the whole UpgradeJob in its environment, and whatever its
@@ -213,6 +218,7 @@ impl std::fmt::Display for Action {
             Self::ResumeWorkflow => f.write_str("resume the workflow"),
             Self::EndMainPart => f.write_str("end the main part of the workflow"),
             Self::DeleteWorkflow => f.write_str("delete the workflow, which has ended"),
+            Self::DeleteOtherWorkflow { name } => write!(f, "delete workflow {name}, which has ended"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, PostParams, Preconditions},
+    api::{ApiResource, DeleteParams, DynamicObject, PostParams, Preconditions},
 };
 
 use super::{
@@ -84,12 +84,10 @@ impl Pass<'_> {
             .map_err(Error::OwnTemplate)
     }
 
-    pub(super) async fn delete_workflow(&self) -> Result<(), Error> {
-        let Some((engine, workflow)) = self.workflow() else {
-            return Ok(());
-        };
-        let metadata = &workflow.object.metadata;
-        let name = workflow.object.name_any();
+    /// Deletes a workflow as it was read; one that is gone by now is well.
+    pub(super) async fn delete(&self, resource: &ApiResource, object: &DynamicObject) -> Result<(), Error> {
+        let metadata = &object.metadata;
+        let name = object.name_any();
         let only_this = DeleteParams {
             preconditions: Some(Preconditions {
                 resource_version: metadata.resource_version.clone(),
@@ -98,7 +96,7 @@ impl Pass<'_> {
             ..DeleteParams::background()
         };
         let (client, namespace) = (self.ctx.client.clone(), &self.ctx.settings.namespace);
-        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &engine.resource());
+        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, resource);
         match call(format!("delete workflow {name}"), api.delete(&name, &only_this)).await {
             Err(error) if !error.is_not_found() => Err(error.into()),
             Ok(_) | Err(_) => Ok(()),

@@ -23,7 +23,7 @@ use crate::{
         task_run,
         tracker::NextTry,
     },
-    lifecycle::{Decision, EngineState, Input, OtherWorkflow, RunState, decide},
+    lifecycle::{Decision, EngineState, Input, OtherState, OtherWorkflow, RunState, decide},
     plan::{Part, Plan, StepAction, When},
     pools,
     settings::Settings,
@@ -48,6 +48,8 @@ pub struct Bench {
     pub is_engine_away: bool,
     /// Other workflows of the job.
     pub others: Vec<OtherWorkflow>,
+    /// The engine of all workflows.
+    begun_on: EngineChoice,
     /// Every action that was carried out.
     pub acted: Vec<Action>,
     pub reasons: Vec<String>,
@@ -75,6 +77,7 @@ impl Bench {
             workflow: None,
             is_engine_away: false,
             others: vec![],
+            begun_on: EngineChoice::Argo,
             acted: vec![],
             reasons: vec![],
             hooks_end: None,
@@ -176,6 +179,7 @@ impl Bench {
     /// On a cluster with Tekton.
     pub fn on_tekton(mut self) -> Self {
         self.engine = EngineState::Ready(EngineChoice::Tekton);
+        self.begun_on = EngineChoice::Tekton;
         self
     }
 
@@ -252,10 +256,16 @@ impl Bench {
                 .as_ref()
                 .is_some_and(|(uid, _)| *uid != self.workflow_uid())
         {
+            let engine = self.begun_on;
             self.others
                 .extend(self.workflow.take().map(|(uid, run)| OtherWorkflow {
                     name: uid.trim_start_matches("uid-").to_owned(),
-                    goes_on: !run.finished,
+                    engine,
+                    state: if run.finished {
+                        OtherState::Ended
+                    } else {
+                        OtherState::GoesOn
+                    },
                 }));
         }
         for action in decision.actions {
@@ -368,13 +378,14 @@ impl Bench {
             }
             Action::StopOtherWorkflow { name } => {
                 for other in self.others.iter_mut().filter(|o| o.name == *name) {
-                    other.goes_on = false;
+                    other.state = OtherState::Ended;
                 }
             }
             Action::WakeWorkflow => self.run_mut().woken_at = Some(at(self.now)),
             Action::ResumeWorkflow => self.run_mut().suspended = false,
             Action::EndMainPart => self.end_main_part(),
             Action::DeleteWorkflow => self.workflow = None,
+            Action::DeleteOtherWorkflow { name } => self.others.retain(|o| o.name != *name),
             Action::ClaimHook { .. } => {}
         }
     }

@@ -16,7 +16,7 @@ use crate::{
         Node, NodePhase, StopRequest,
         native::{Lookup, TemplateKey, TemplateKind},
     },
-    lifecycle::{EngineState, OtherWorkflow},
+    lifecycle::{EngineState, OtherState, OtherWorkflow},
     steps::Action,
 };
 
@@ -73,7 +73,7 @@ fn assert_handed_over(bench: &Bench) {
     assert_stalled(bench, "True", "HandedOver");
     assert_eq!(engine(bench), EngineChoice::Embedded);
     assert!(
-        bench.others.iter().all(|o| !o.goes_on),
+        bench.others.iter().all(|o| o.state == OtherState::Ended),
         "what it left is stopped: {:?}",
         bench.others
     );
@@ -432,7 +432,8 @@ fn a_copy_of_the_workflow_is_stopped_and_nothing_of_it_is_done(#[case] finished:
     let before = bench.status();
     bench.others.push(OtherWorkflow {
         name: "j-run-1-x7k2p".into(),
-        goes_on: true,
+        engine: EngineChoice::Argo,
+        state: OtherState::GoesOn,
     });
     bench.settle();
     assert_eq!(stops(&bench), ["j-run-1-x7k2p"]);
