@@ -220,6 +220,9 @@ pub trait Engine: Send + Sync {
     /// Takes a person's pause back.
     fn resume(&self, workflow: &Workflow) -> Option<Write>;
 
+    /// The command by which a person takes a pause back.
+    fn resume_command(&self, namespace: &str, name: &str) -> String;
+
     /// Ends what still runs of the main part, so that the exit part begins.
     fn end_main_part(&self, workflow: &Workflow) -> Option<Write>;
 

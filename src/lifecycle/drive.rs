@@ -3,7 +3,7 @@
 use super::{Notice, draft::Draft, native};
 use crate::{
     api::upgrade_job::StepPhase,
-    engine::{Node, NodePhase, Report, Run},
+    engine::{self, Node, NodePhase, Report, Run},
     plan::{Part, Plan, PlanStep, StepAction},
     steps::{self, Verdict},
     text,
@@ -167,13 +167,21 @@ fn one(
 
 /// A person paused the workflow: no new writes, and deadlines go on.
 fn paused(draft: &mut Draft<'_>, step: &PlanStep, node: &Node) {
+    let message = pause(draft);
+    record_running(draft, step, message, node);
+}
+
+/// What is said while a person keeps the workflow paused.
+pub(super) fn pause(draft: &Draft<'_>) -> String {
     let deadline = text::time(
         draft.input.job.spec.upgrade_deadline(),
         draft.input.settings.zone(),
     );
-    let message =
-        format!("the workflow is suspended by a person: nothing is done; the job fails at {deadline}");
-    record_running(draft, step, message, node);
+    let namespace = &draft.input.settings.namespace;
+    let followed = draft.status.workflow.as_ref();
+    let command = followed.and_then(|w| Some(engine::of(w.engine)?.resume_command(namespace, &w.name)));
+    let go_on = command.map_or_else(String::new, |command| format!("; to go on: {command}"));
+    format!("the workflow is suspended by a person: nothing is done{go_on}; the job fails at {deadline}")
 }
 
 /// A crash between recording a verdict and ending the node: say it again.

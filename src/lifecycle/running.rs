@@ -12,7 +12,7 @@ use crate::{
         upgrade_job::{JobPhase, StepPhase},
         validation,
     },
-    engine::{Run, StopRequest, run_name},
+    engine::{Node, NodePhase, Run, StopRequest, run_name},
     plan::{Part, Plan, PlanStep},
     pools::{self, Pause},
     steps,
@@ -176,7 +176,14 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
                 &format!("the workflow ended by itself ({}: {text})", run.phase),
             );
         }
-        drive::Driven::Going => endings(draft, plan),
+        drive::Driven::Going => {
+            let waits = |n: &Node| n.phase == NodePhase::Running;
+            if run.suspended && !run.nodes.iter().any(waits) {
+                let message = drive::pause(draft);
+                draft.say(message);
+            }
+            endings(draft, plan);
+        }
     }
 }
 

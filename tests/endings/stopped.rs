@@ -144,7 +144,8 @@ fn workflow_that_is_suspended() {
         &night,
         "Failed/TimedOut",
         "not done 1h25m after startAfter; was at await-control-plane (the workflow is suspended by a person: \
-             nothing is done; the job fails at Tue 2026-12-01 23:25 (Europe/Zurich) / 2026-12-01 22:25 UTC). What \
+             nothing is done; to go on: oc -n openshift-upgrade patch workflows.argoproj.io night-run-1 --type merge --patch \
+             '{\"spec\":{\"suspend\":null}}'; the job fails at Tue 2026-12-01 23:25 (Europe/Zurich) / 2026-12-01 22:25 UTC). What \
              has begun goes on without this job: see where it is (`oc get \
              clusterversion,clusteroperators,machineconfigpools`), mend what keeps it, or make upgradeTimeout \
              longer; to try again, create another UpgradeJob",

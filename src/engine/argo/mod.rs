@@ -120,6 +120,13 @@ impl Engine for Argo {
         self.write(workflow, json!({"spec": {"suspend": null}}))
     }
 
+    /// Not `argo resume`, nor *Resume* in the UI: these end every step that waits as well, and are refused therefore.
+    fn resume_command(&self, namespace: &str, name: &str) -> String {
+        format!(
+            "oc -n {namespace} patch workflows.argoproj.io {name} --type merge --patch '{{\"spec\":{{\"suspend\":null}}}}'"
+        )
+    }
+
     fn end_main_part(&self, workflow: &Workflow) -> Option<Write> {
         self.write(workflow, json!({"spec": {"shutdown": "Stop", "suspend": null}}))
     }

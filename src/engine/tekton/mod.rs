@@ -112,6 +112,12 @@ impl Engine for Tekton {
         Write::guarded(self.resource(), &workflow.object, Place::Object, change)
     }
 
+    fn resume_command(&self, namespace: &str, name: &str) -> String {
+        format!(
+            "oc -n {namespace} patch pipelineruns.tekton.dev {name} --type merge --patch '{{\"spec\":{{\"status\":null}}}}'"
+        )
+    }
+
     fn end_main_part(&self, workflow: &Workflow) -> Option<Write> {
         end(workflow, "CancelledRunFinally")
     }

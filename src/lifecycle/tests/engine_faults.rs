@@ -312,6 +312,32 @@ fn a_pause_of_a_person_is_no_silence() {
     assert_eq!(stalled(&bench), None);
 }
 
+/// A template of the user's own may have it so, or a person is quick: no step was reached that could say it.
+#[rstest]
+#[case::argo(false, "patch workflows.argoproj.io j-run-1 ")]
+#[case::tekton(true, "patch pipelineruns.tekton.dev j-run-1 ")]
+fn a_workflow_that_is_paused_before_its_first_step_says_so(#[case] tekton: bool, #[case] command: &str) {
+    let mut bench = Bench::new(job("j", json!({})));
+    if tekton {
+        bench = bench.on_tekton();
+    }
+    bench.is_engine_away = true;
+    bench.settle_at(10);
+    let run = bench.run_mut();
+    (run.picked_up, run.suspended) = (true, true);
+    bench.settle_at(59 * MINUTE);
+    assert_eq!(stalled(&bench), None);
+    let message = bench.message();
+    for part in ["suspended by a person", command, "the job fails at"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(bench.desired(), None);
+    bench.is_engine_away = false;
+    bench.run_mut().suspended = false;
+    bench.settle();
+    assert_eq!(bench.desired().as_deref(), Some(NEW), "{}", bench.message());
+}
+
 #[test]
 fn a_kind_that_vanishes_in_mid_run_is_told_and_the_job_goes_on_without() {
     let mut bench = Bench::new(job("j", json!({}))).accepted();
