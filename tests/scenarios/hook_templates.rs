@@ -3,10 +3,13 @@
 use openshift_upgrade_operator::api::{UpgradeJob, upgrade_job::HookState};
 use serde_json::{Value, json};
 
-use crate::harness::{
-    NAMESPACE, assert_succeeded, condition, desired, failure, has, is_installed, kubelet,
-    objects::{hold_night, job},
-    scenario, status,
+use crate::{
+    argo::{argo, outcome, until_ended_again},
+    harness::{
+        NAMESPACE, assert_succeeded, condition, desired, failure, has, is_installed, kubelet, lock,
+        objects::{hold_night, job},
+        scenario, status,
+    },
 };
 
 /// Runs a pod that dies as the argument `attempts` says, then one for each pool or event.
@@ -200,7 +203,14 @@ async fn a_hook_of_a_template_that_truly_fails_ends_the_job_and_the_hooks_of_the
         .await;
         let failed = s.job("j").await;
         assert!(tracked(&failed).contains(&"slow@Start=Failed".to_owned()), "{:?}", tracked(&failed));
-        s.until_workflow("j-run-1", "has failed", |w| phase_of(w) == "Failed").await;
+        let workflow = s.until_workflow("j-run-1", "has failed", |w| phase_of(w) == "Failed").await;
+
+        // A person retries it: the job is over, and its hooks have had their end.
+        argo(s, &["retry", "j-run-1"], None);
+        until_ended_again(s, "j-run-1", &workflow).await;
+        assert_eq!(outcome(&s.job("j").await), outcome(&failed));
+        let cluster = s.cluster_version().await;
+        assert_eq!((desired(&cluster), lock(&cluster)), (None, None));
     })
     .await;
 }

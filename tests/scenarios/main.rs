@@ -11,6 +11,7 @@
     clippy::indexing_slicing
 )]
 
+mod argo;
 mod bad_input;
 mod crashes;
 #[path = "../support/documents.rs"]
@@ -29,6 +30,7 @@ mod interventions;
 mod leader;
 mod outages;
 mod overlays;
+mod own_templates;
 mod schedules;
 mod tasks;
 mod tekton;

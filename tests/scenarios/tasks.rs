@@ -1,27 +1,32 @@
 //! Hooks that are Tekton Tasks: the real controller runs their TaskRuns, and a stand-in kubelet says how their pods die.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::{
     Api, ResourceExt,
-    api::{ApiResource, DynamicObject, EvictParams, GroupVersionKind, ListParams, PostParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, EvictParams, GroupVersionKind, ListParams, Patch,
+        PatchParams, PostParams,
+    },
 };
 use openshift_upgrade_operator::{
     api::{
         UpgradeJob,
-        upgrade_job::{HookState, HookTracker},
+        upgrade_job::{HookState, HookTracker, StepPhase},
     },
-    engine::tekton::Tekton,
+    engine::{Engine, tekton::Tekton},
     hooks::task_run,
 };
 use serde_json::{Value, json};
 
 use crate::{
+    engine_faults::SOON,
     harness::{
-        NAMESPACE, Scenario, assert_succeeded, condition, desired, failure, has, is_installed, kubelet,
+        NAMESPACE, Scenario, assert_succeeded, condition, desired, failure, has, is_installed, kubelet, lock,
         objects::{hold_night, in_seconds, job},
         scenario_on, status, until,
     },
     hook_templates::tracked,
+    own_templates,
 };
 
 const HOOK: &str = "upgradejobs.managedupgrade.appuio.io/upgradejobhook";
@@ -291,6 +296,114 @@ async fn a_task_that_tekton_refuses_costs_its_hook_and_not_the_upgrade() {
             "{}",
             elsewhere.message
         );
+    })
+    .await;
+}
+
+/// Tekton looks again at a TaskRun whose pod a quota refused once a minute, or when somebody writes to it.
+async fn refused_by_a_quota(s: &Scenario) {
+    let quotas: Api<ResourceQuota> = Api::namespaced(s.client.clone(), NAMESPACE);
+    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+    let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
+    quotas.create(&PostParams::default(), &quota).await.unwrap();
+    until("the quota counts", async || {
+        let quota = quotas.get("none").await.ok()?;
+        quota.status?.hard.filter(|h| !h.is_empty())
+    })
+    .await;
+    s.create(&job("quota", None, json!({}))).await;
+    s.until_job("quota", "tells of the quota", |j| {
+        status(j).message.is_some_and(|m| m.contains("exceeded quota"))
+    })
+    .await;
+    quotas.delete("none", &DeleteParams::default()).await.unwrap();
+    let api = Api::<DynamicObject>::namespaced_with(s.client.clone(), NAMESPACE, &task_run::resource());
+    let look = Patch::Merge(json!({"metadata": {"annotations": {"look": "again"}}}));
+    for run in task_runs(s).await {
+        api.patch(&run.name_any(), &PatchParams::default(), &look)
+            .await
+            .unwrap();
+    }
+    assert_succeeded(&s.until_over("quota").await);
+}
+
+/// A step's CustomRun is given its end by hand: a check is approved so, any other step goes on until the cluster is there.
+async fn ended_by_hand(s: &Scenario) {
+    s.fault(
+        "degraded-operators",
+        "etcd EtcdMembersDegraded 1 of 3 members is unhealthy",
+    )
+    .await;
+    s.until_simulator_has_looked().await;
+    s.fault("stall-at", "40").await;
+    s.create(&job("ended", Some("4.18.5"), json!({}))).await;
+    s.until_job("ended", "waits for etcd", |j| {
+        status(j)
+            .message
+            .is_some_and(|m| m.contains("operator etcd is Degraded"))
+    })
+    .await;
+    end_step(s, "ended-run-1-pre-health-check").await;
+    s.until_step_runs("ended", "await-control-plane").await;
+    s.fault("degraded-operators", "").await;
+    end_step(s, "ended-run-1-await-control-plane").await;
+    let waits = "waiting for step await-control-plane";
+    s.until_job("ended", waits, |j| {
+        status(j)
+            .steps
+            .iter()
+            .any(|x| x.message.as_deref() == Some(waits))
+    })
+    .await;
+    s.fault("stall-at", "").await;
+    let done = s.until_over("ended").await;
+    assert_succeeded(&done);
+    assert!(is_installed(&s.cluster_version().await, "4.18.5"));
+    let by_hand: Vec<String> = status(&done)
+        .steps
+        .into_iter()
+        .filter(|x| x.phase == StepPhase::Overridden)
+        .map(|x| x.name)
+        .collect();
+    assert_eq!(by_hand, ["pre-health-check", "await-control-plane"]);
+}
+
+async fn end_step(s: &Scenario, name: &str) {
+    let api = Api::<DynamicObject>::namespaced_with(
+        s.client.clone(),
+        NAMESPACE,
+        &Tekton.step_resource().expect("CustomRun"),
+    );
+    let condition = json!({"type": "Succeeded", "status": "True", "reason": "Approved", "message": "by hand",
+        "lastTransitionTime": jiff::Timestamp::now()});
+    let patch = Patch::Merge(json!({"status": {"conditions": [condition]}}));
+    api.patch_status(name, &PatchParams::default(), &patch)
+        .await
+        .unwrap_or_else(|e| panic!("ending CustomRun {name}: {e}"));
+}
+
+#[tokio::test]
+#[ignore = "needs a lane of the test cluster"]
+async fn pods_that_cannot_be_made_templates_that_lack_a_step_and_steps_that_people_end() {
+    scenario_on(&Tekton, &SOON, async |s| {
+        create(s, "hook", "0", &["Start"], "Abort").await;
+        refused_by_a_quota(s).await;
+
+        let config = json!({"workflow": {"serviceAccountName": "gone"}});
+        s.create(&job("account", None, config)).await;
+        let done = s.until_over("account").await;
+        let message = failure(&done, "HookFailed");
+        assert!(
+            message.contains("serviceaccounts \"gone\" not found"),
+            "{message}"
+        );
+        let hooks = s.dynamic("managedupgrade.appuio.io/v1beta1", "UpgradeJobHook");
+        hooks.delete("hook", &DeleteParams::default()).await.unwrap();
+
+        own_templates::one_that_lacks_a_step_is_told_and_the_job_goes_on(s).await;
+        own_templates::one_that_is_made_to_wait_says_so(s).await;
+        ended_by_hand(s).await;
+        assert_eq!(lock(&s.cluster_version().await), None);
     })
     .await;
 }

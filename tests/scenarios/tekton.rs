@@ -15,12 +15,15 @@ use openshift_upgrade_operator::{
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::harness::{
-    NAMESPACE, NIGHT, Scenario, assert_succeeded,
-    audit::Request,
-    desired, failure, history, is_installed, lock,
-    objects::{failing_hook, hold_night, hook, job, running_for},
-    scenario_on, status, until,
+use crate::{
+    engine_faults::{is_over, submit_again},
+    harness::{
+        NAMESPACE, NIGHT, Scenario, assert_succeeded,
+        audit::Request,
+        desired, failure, history, is_installed, lock,
+        objects::{failing_hook, hold_night, hook, job, running_for},
+        scenario_on, status, until,
+    },
 };
 
 async fn create(s: &Scenario, name: &str) {
@@ -123,11 +126,12 @@ async fn a_failed_hook_fails_the_run_and_its_exit_part_is_run() {
             made.annotations().get("for").map(String::as_str),
             Some("the night shift")
         );
+        submit_again(s, "failed-run-1", "failed-run-1-again").await;
+        s.until_workflow("failed-run-1-again", "has ended", is_over).await;
         let soon = json!({"spec": {"config": {"workflow": {"ttl": "1s"}}}});
         s.edit_job("failed", soon).await;
-        until("the PipelineRun is gone", async || {
-            let found = s.workflow_api().get_opt("failed-run-1").await;
-            found.is_ok_and(|found| found.is_none()).then_some(())
+        until("all PipelineRuns of the job are gone", async || {
+            s.workflows().await.is_empty().then_some(())
         })
         .await;
     })

@@ -120,7 +120,13 @@ impl Lane {
 
     /// `stop`, `kill` or `start` of a component.
     pub async fn component(&self, verb: &'static str, name: &'static str) {
+        self.component_with(verb, name, &[]).await;
+    }
+
+    /// The same, with variables for the environment of what is started.
+    pub async fn component_with(&self, verb: &'static str, name: &'static str, variables: &[(&str, &str)]) {
         let mut command = self.command(&[verb], &[name]);
+        command.envs(variables.iter().copied());
         let output = tokio::task::spawn_blocking(move || command.output())
             .await
             .expect("waiting for a component");
@@ -134,17 +140,23 @@ impl Lane {
 
     /// What `kubectl` prints, for the report of a failure.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new("kubectl");
-        command
-            .args(["--request-timeout=5s"])
-            .args(arguments)
-            .envs(&self.environment);
+        let all = [&["--request-timeout=5s"], arguments].concat();
+        self.program("kubectl", &all).1
+    }
+
+    /// A program as a person would call it: whether it went well, and what it prints.
+    pub fn program(&self, name: &str, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new(name);
+        command.args(arguments).envs(&self.environment);
         match command.output() {
             Ok(output) => {
-                String::from_utf8_lossy(&output.stdout).into_owned()
-                    + &String::from_utf8_lossy(&output.stderr)
+                let text = [output.stdout, output.stderr].concat();
+                (
+                    output.status.success(),
+                    String::from_utf8_lossy(&text).into_owned(),
+                )
             }
-            Err(error) => format!("kubectl: {error}"),
+            Err(error) => (false, format!("{name}: {error}")),
         }
     }
 }
