@@ -1,5 +1,5 @@
 //! The Helm chart: that every flag of the operator can be set by it, that what it renders is what the operator takes, that its
-//! values are documented and checked, and that what is generated from it is up to date.
+//! values and its rights are documented and checked, and that what is generated from it is up to date.
 //!
 //! Those that are ignored need helm: `tests/cluster/build helm; eval "$(tests/cluster/env)"; cargo test --test chart -- --ignored`.
 //! `tests/run` does that. Installing, upgrading and removing it is tested in `tests/cluster_upgrade/chart.rs`.
@@ -14,6 +14,7 @@
 
 mod flags;
 mod rendering;
+mod rights;
 mod values;
 
 use std::{fs, path::PathBuf};

@@ -19,7 +19,13 @@ fn documents(yaml: &str) -> Vec<Value> {
         .collect()
 }
 
-fn helm(arguments: &[&str]) -> Output {
+/// What the chart renders by default, as it is kept in the repository.
+pub fn base() -> Vec<Value> {
+    documents(&text(BASE))
+}
+
+/// Runs helm in the repository.
+pub fn helm(arguments: &[&str]) -> Output {
     Command::new("helm")
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -41,7 +47,7 @@ fn template_of(chart: &str, set: &[&str]) -> Result<Vec<Value>, String> {
 }
 
 /// The objects that the chart makes with these values.
-fn template(set: &[&str]) -> Vec<Value> {
+pub fn template(set: &[&str]) -> Vec<Value> {
     template_of(CHART, set).unwrap()
 }
 
@@ -100,7 +106,7 @@ fn arguments(objects: &[Value]) -> Vec<String> {
 
 #[test]
 fn nothing_may_be_done_by_wildcard() {
-    let objects = documents(&text(BASE));
+    let objects = base();
     assert!(rules(&objects).len() > 20);
     for rule in rules(&objects) {
         assert!(!rule.to_string().contains('*'), "{rule}");
@@ -110,7 +116,7 @@ fn nothing_may_be_done_by_wildcard() {
 
 #[test]
 fn the_deployment_is_restricted_probed_and_placed() {
-    let objects = documents(&text(BASE));
+    let objects = base();
     let pod = &the(&objects, "Deployment")["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
@@ -310,7 +316,7 @@ fn every_flag_reaches_the_operator() {
         values.as_object().unwrap().len(),
         "one is not tested"
     );
-    let objects = template(&[&format!("operator={values}")]);
+    let objects = template(&[&format!("operator={values}"), "removal.enabled=false"]);
     let arguments = arguments(&objects);
     for (name, value) in values.as_object().unwrap() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -324,6 +330,7 @@ fn every_flag_reaches_the_operator() {
     }
     let pod = &the(&objects, "Deployment")["spec"]["template"]["spec"];
     assert_eq!(pod["containers"][0]["ports"][0]["containerPort"], 9090);
+    assert_eq!(the(&objects, "Service")["spec"]["ports"][0]["port"], 9090);
     // What is served decides where the rights are.
     let roles = objects
         .iter()
@@ -374,9 +381,23 @@ fn wrong_values_are_refused_by_name(#[case] set: &str, #[case] named: &str) {
 #[case(r#"operator.identity="me""#)]
 #[ignore = "needs helm: tests/run"]
 fn two_replicas_elect_one(#[case] set: &str) {
-    template(&[set]);
-    let error = template_of(CHART, &["replicas=2", set]).unwrap_err();
+    let without_removal = "removal.enabled=false";
+    template(&[set, without_removal]);
+    let error = template_of(CHART, &["replicas=2", set, without_removal]).unwrap_err();
     assert!(error.contains("/operator/"), "{error}");
+}
+
+#[test]
+#[ignore = "needs helm: tests/run"]
+fn an_operator_without_election_cannot_be_told_to_stop_by_the_removal() {
+    let error = template_of(CHART, &["operator.leaderElection=false"]).unwrap_err();
+    for said in [
+        "removal.enabled=false",
+        "scale its Deployment to 0",
+        "release --all",
+    ] {
+        assert!(error.contains(said), "{error}");
+    }
 }
 
 #[test]
