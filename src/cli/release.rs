@@ -16,7 +16,7 @@ use crate::{
 /// of pools that have nothing pending. Refuses (exit code 1) while an UpgradeJob runs.
 ///
 /// An operator that still runs is kept from writing meanwhile, and for half a minute afterwards. One that runs with
-/// --leader-election=false is not: stop it first.
+/// --leader-election=false is not: stop it first. SIGTERM and SIGINT end it at any time (exit code 2); run it again then.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  upgrade-operator release --all --namespace openshift-upgrade")]
 pub struct Args {
@@ -46,6 +46,9 @@ pub enum Error {
     /// It was not done.
     #[error(transparent)]
     Removal(#[from] removal::Error),
+    /// No signal handler.
+    #[error("cannot listen for signals: {0}")]
+    Signal(std::io::Error),
     /// Standard output is gone.
     #[error("cannot write to standard output: {0}")]
     Print(std::io::Error),
@@ -57,7 +60,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let namespace = run::namespace(args.namespace, &config);
     let client = Client::try_from(config)?;
     let settings = Settings::new(namespace, Zones::bundled("UTC")?);
-    let done = match release_all(&client, &settings, Clock::System).await {
+    let stop = super::termination().map_err(Error::Signal)?;
+    let done = match release_all(&client, &settings, Clock::System, stop).await {
         Err(refused @ removal::Error::Refused(_)) => {
             eprintln!("error: {refused}");
             return Ok(ExitCode::FAILURE);

@@ -23,15 +23,22 @@ use crate::{
 /// Most objects of a kind that are read; more than that in one namespace is not a cluster we know.
 const LIMIT: u32 = 2_000;
 
+/// Kinds that not every cluster has. One that is not there has no objects, and is not asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kinds {
+    /// MachineConfigPools: a hosted control plane has none.
+    pub pools: bool,
+    /// TaskRuns: they come with Tekton.
+    pub task_runs: bool,
+}
+
 /// The world with what writes rest on read afresh; renders (which never change under one name), nodes (which only warn
 /// by default) and the topology stay as they are.
-///
-/// Without Tekton there are no TaskRuns to ask for.
 pub async fn refresh(
     client: &Client,
     namespace: &str,
     world: World,
-    has_tekton: bool,
+    kinds: Kinds,
 ) -> Result<World, CallError> {
     let list = ListParams::default().limit(LIMIT);
     let cluster_version = found(
@@ -40,8 +47,13 @@ pub async fn refresh(
     )
     .await?;
     // A list that fails is "unknown", never "no pools".
-    let pools: kube::core::ObjectList<_> =
-        call("list MachineConfigPools", Api::all(client.clone()).list(&list)).await?;
+    let pools: Vec<MachineConfigPool> = if kinds.pools {
+        call("list MachineConfigPools", Api::all(client.clone()).list(&list))
+            .await?
+            .items
+    } else {
+        Vec::new()
+    };
     let operators: kube::core::ObjectList<ClusterOperator> =
         call("list ClusterOperators", Api::all(client.clone()).list(&list)).await?;
     let hook_jobs: Api<k8s_openapi::api::batch::v1::Job> = Api::namespaced(client.clone(), namespace);
@@ -50,7 +62,7 @@ pub async fn refresh(
         hook_jobs.list(&list.clone().labels(labels::HOOK_JOB)),
     )
     .await?;
-    let hook_task_runs = if has_tekton {
+    let hook_task_runs = if kinds.task_runs {
         task_runs(client, namespace, &list).await?
     } else {
         Vec::new()
@@ -71,7 +83,7 @@ pub async fn refresh(
     Ok(World {
         cluster_version,
         managed_versions,
-        pools: sorted(pools.items),
+        pools: sorted(pools),
         configs,
         jobs,
         unreadable,

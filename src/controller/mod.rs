@@ -87,8 +87,12 @@ impl Context {
 
     /// A snapshot with everything read again that writes rest on.
     async fn fresh(&self, world: &World) -> Result<World, CallError> {
-        let has_tekton = self.stores.has_task_runs();
-        let fresh = live::refresh(&self.client, &self.settings.namespace, world.clone(), has_tekton).await?;
+        let kinds = live::Kinds {
+            // The operator is not ready without them.
+            pools: true,
+            task_runs: self.stores.has_task_runs(),
+        };
+        let fresh = live::refresh(&self.client, &self.settings.namespace, world.clone(), kinds).await?;
         Ok(World {
             outside: self.outside(),
             ..fresh

@@ -5,11 +5,14 @@
 //! it for ever. The operator loses the lease at its next renewal, and stops writing when its term is over at the latest; that
 //! is waited for. Then the lease is kept for a while, so that the operator starts nothing while it is being removed.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Client, ResourceExt, api::PostParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams, PostParams},
+};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
@@ -19,8 +22,10 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    hooks::task_run,
     leader::{DURATION, LEASE, Record},
     lifecycle::{self, Task, removal},
+    openshift::machine_config_pool::MachineConfigPool,
     settings::Settings,
     steps::Action,
     world::World,
@@ -50,35 +55,118 @@ pub enum Error {
         /// What kept it last.
         problem: String,
     },
+    /// Somebody ended it, such as the drain of its node.
+    #[error(
+        "stopped by a signal before everything was given back ({}); what is done stays done: run it again",
+        told(.done)
+    )]
+    Stopped {
+        /// What was done before.
+        done: Vec<String>,
+    },
+}
+
+fn told(done: &[String]) -> String {
+    if done.is_empty() {
+        return "nothing was done".to_owned();
+    }
+    format!("done: {}", done.join("; "))
 }
 
 /// Gives everything back; returns what was done, and what is left for a person.
-pub async fn release_all(client: &Client, settings: &Settings, clock: Clock) -> Result<Vec<String>, Error> {
+///
+/// Once `stop` completes it ends as soon as the Lease is free again, with [`Error::Stopped`]. That is as safe as a kill: what
+/// is left to do is decided anew when it runs again.
+pub async fn release_all(
+    client: &Client,
+    settings: &Settings,
+    clock: Clock,
+    stop: impl Future<Output = ()>,
+) -> Result<Vec<String>, Error> {
+    let reach = Reach::of(client, &settings.namespace).await?;
     // First without taking the lease from an operator that has work to do.
-    let world = look(client, settings).await?;
+    let world = look(client, settings, reach.kinds).await?;
     removal(&world, settings, clock.now()).map_err(Error::Refused)?;
-    let lease = Seat::take(client, &settings.namespace, clock).await?;
-    let outcome = give_back(client, settings, clock).await;
-    let left = lease.leave(outcome.is_ok(), clock).await;
+    let seat = Seat::take(client, &settings.namespace, clock).await?;
+    let mut done = Vec::new();
+    let work = async {
+        seat.until_its_holder_has_stopped().await;
+        give_back(client, settings, clock, reach.kinds, &mut done).await
+    };
+    let outcome = tokio::select! {
+        biased;
+        () = pin!(stop) => None,
+        outcome = work => Some(outcome),
+    };
+    let is_given_back = outcome.as_ref().is_some_and(Result::is_ok);
+    let freed = seat.leave(is_given_back, clock).await;
     // Why the operator must stay is more than that its Lease could not be given back: that runs out.
-    let done = outcome?;
-    left?;
+    let Some(outcome) = outcome else {
+        return Err(Error::Stopped { done });
+    };
+    let left = outcome?;
+    freed?;
+    done.extend(left);
+    done.extend(reach.unread);
     Ok(done)
 }
 
-async fn give_back(client: &Client, settings: &Settings, clock: Clock) -> Result<Vec<String>, Error> {
+/// What of the cluster can be looked at.
+struct Reach {
+    kinds: live::Kinds,
+    /// Kinds that are not looked at, though there may be objects of ours: each with why, and what to do.
+    unread: Vec<String>,
+}
+
+impl Reach {
+    async fn of(client: &Client, namespace: &str) -> Result<Self, CallError> {
+        let pools = ApiResource::erase::<MachineConfigPool>(&());
+        let pools = is_there("list MachineConfigPools", &Api::all_with(client.clone(), &pools)).await?;
+        let runs = Api::namespaced_with(client.clone(), namespace, &task_run::resource());
+        let (task_runs, unread) = match is_there("list the TaskRuns of hooks", &runs).await {
+            Ok(there) => (there, Vec::new()),
+            Err(error) => match error.forbidden() {
+                Some(said) => (false, vec![unread_task_runs(namespace, &said)]),
+                None => return Err(error),
+            },
+        };
+        let kinds = live::Kinds { pools, task_runs };
+        Ok(Self { kinds, unread })
+    }
+}
+
+/// Whether the API server has the kind.
+async fn is_there(attempt: &str, api: &Api<DynamicObject>) -> Result<bool, CallError> {
+    match call(attempt, api.list(&ListParams::default().limit(1))).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_no_such_kind() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn unread_task_runs(namespace: &str, said: &str) -> String {
+    format!(
+        "TaskRuns were not looked at, for they may not be read ({said}). Is a hook a Tekton Task, its TaskRun may still have a \
+         finalizer, and cannot be deleted then: run this again as a user who may read and patch TaskRuns in namespace {namespace}"
+    )
+}
+
+/// Carries out what there is to do, and notes it in `done`; returns what is left for a person.
+async fn give_back(
+    client: &Client,
+    settings: &Settings,
+    clock: Clock,
+    kinds: live::Kinds,
+    done: &mut Vec<String>,
+) -> Result<Vec<String>, Error> {
     let deadline = Instant::now() + AT_MOST;
-    let mut done = Vec::new();
     let mut problem = "none".to_owned();
     loop {
-        let pass = pass(client, settings, clock, &mut done);
+        let pass = pass(client, settings, clock, kinds, done);
         match timeout_at(deadline, pass).await {
             Err(_) => return Err(Error::TooLong { problem }),
             Ok(Ok(None)) => {}
-            Ok(Ok(Some(left))) => {
-                done.extend(left);
-                return Ok(done);
-            }
+            Ok(Ok(Some(left))) => return Ok(left),
             Ok(Err(Error::Call(error))) if error.is_conflict() => problem = error.to_string(),
             Ok(Err(error)) => return Err(error),
         }
@@ -93,9 +181,10 @@ async fn pass(
     client: &Client,
     settings: &Settings,
     clock: Clock,
+    kinds: live::Kinds,
     done: &mut Vec<String>,
 ) -> Result<Option<Vec<String>>, Error> {
-    let world = look(client, settings).await?;
+    let world = look(client, settings, kinds).await?;
     let now = clock.now();
     let tasks = removal(&world, settings, now).map_err(Error::Refused)?;
     if tasks.is_empty() {
@@ -111,13 +200,8 @@ async fn pass(
     Ok(None)
 }
 
-async fn look(client: &Client, settings: &Settings) -> Result<World, CallError> {
-    let refresh = |has_tekton| live::refresh(client, &settings.namespace, World::default(), has_tekton);
-    match refresh(true).await {
-        // Without Tekton, or the right to it, there are no TaskRuns of ours. Anything else is told by the second look.
-        Err(error) if error.is_no_such_kind() || error.forbidden().is_some() => refresh(false).await,
-        world => world,
-    }
+async fn look(client: &Client, settings: &Settings, kinds: live::Kinds) -> Result<World, CallError> {
+    live::refresh(client, &settings.namespace, World::default(), kinds).await
 }
 
 async fn carry_out(
@@ -176,10 +260,12 @@ fn describe(task: &Task) -> String {
 struct Seat {
     api: Api<Lease>,
     lease: Lease,
+    /// Whether somebody held it who may still be writing.
+    is_taken_away: bool,
 }
 
 impl Seat {
-    /// Takes it from whoever has it, and waits until that one has stopped.
+    /// Takes it from whoever has it.
     async fn take(client: &Client, namespace: &str, clock: Clock) -> Result<Self, CallError> {
         let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
         loop {
@@ -190,15 +276,23 @@ impl Seat {
             lease.spec = Some(taken(&record, clock.now()).to_spec());
             match Self::write(&api, &lease).await {
                 Ok(lease) => {
-                    if record.holder.is_some() {
-                        sleep(DURATION).await;
-                    }
-                    return Ok(Self { api, lease });
+                    return Ok(Self {
+                        api,
+                        lease,
+                        is_taken_away: record.holder.is_some(),
+                    });
                 }
                 // Its holder has renewed it meanwhile.
                 Err(error) if error.is_conflict() || error.is_already_exists() => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Its former holder writes nothing from then on.
+    async fn until_its_holder_has_stopped(&self) {
+        if self.is_taken_away {
+            sleep(DURATION).await;
         }
     }
 
@@ -232,5 +326,169 @@ fn taken(before: &Record, now: Timestamp) -> Record {
         acquired: Some(now),
         renewed: Some(now),
         transitions: before.transitions.saturating_add(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        schedule::Zones,
+        simulator::api::{ApiServer, Identity, Kinds},
+    };
+
+    const NAMESPACE: &str = "openshift-upgrade";
+
+    struct Bench {
+        admin: Client,
+        clock: Clock,
+        settings: Settings,
+    }
+
+    /// A cluster with a ClusterVersion, and an operator that holds the Lease.
+    async fn bench() -> Bench {
+        let clock = Clock::starting_at("2026-11-21T00:00:00Z".parse().unwrap());
+        let server = ApiServer::new(clock, Kinds::ours());
+        let bench = Bench {
+            admin: server.client(Identity::Admin),
+            clock,
+            settings: Settings::new(NAMESPACE.to_owned(), Zones::bundled("UTC").unwrap()),
+        };
+        let version = json!({
+            "apiVersion": "config.openshift.io/v1",
+            "kind": "ClusterVersion",
+            "metadata": {"name": "version"},
+            "spec": {"clusterID": "c"},
+        });
+        let kind = ApiResource::erase::<crate::openshift::cluster_version::ClusterVersion>(&());
+        let versions: Api<DynamicObject> = Api::all_with(bench.admin.clone(), &kind);
+        let version = serde_json::from_value(version).unwrap();
+        versions.create(&PostParams::default(), &version).await.unwrap();
+        let mut lease = Lease::default();
+        lease.metadata.name = Some(LEASE.to_owned());
+        let mut record = taken(&Record::default(), clock.now());
+        record.holder = Some("an operator".to_owned());
+        lease.spec = Some(record.to_spec());
+        bench
+            .leases()
+            .create(&PostParams::default(), &lease)
+            .await
+            .unwrap();
+        bench
+    }
+
+    impl Bench {
+        fn leases(&self) -> Api<Lease> {
+            Api::namespaced(self.admin.clone(), NAMESPACE)
+        }
+
+        async fn holder(&self) -> Option<String> {
+            let lease = self.leases().get(LEASE).await.unwrap();
+            Record::from(&lease).holder
+        }
+
+        async fn release_by(
+            &self,
+            client: &Client,
+            stop: impl Future<Output = ()>,
+        ) -> Result<Vec<String>, Error> {
+            release_all(client, &self.settings, self.clock, stop).await
+        }
+
+        /// A client that is answered with this where the path ends so.
+        fn answering(&self, plural: &'static str, code: StatusCode, answer: &Value) -> Client {
+            let (behind, answer) = (self.admin.clone(), answer.to_string());
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let (behind, answer) = (behind.clone(), answer.clone());
+                async move {
+                    if request.uri().path().ends_with(plural) {
+                        let body = Body::from(answer.into_bytes());
+                        return Ok(Response::builder().status(code).body(body).unwrap());
+                    }
+                    behind.send(request).await
+                }
+            });
+            Client::new(service, NAMESPACE)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_tekton_and_with_nothing_held_nothing_is_said() {
+        let bench = bench().await;
+        let said = bench
+            .release_by(&bench.admin, std::future::pending())
+            .await
+            .unwrap();
+        assert_eq!(said, Vec::<String>::new());
+        assert_eq!(bench.holder().await.as_deref(), Some("upgrade-operator release"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_without_the_kind_of_pools_has_none() {
+        let bench = bench().await;
+        let client = bench.answering(
+            "/machineconfigpools",
+            StatusCode::NOT_FOUND,
+            &json!("404 page not found"),
+        );
+        let said = bench.release_by(&client, std::future::pending()).await.unwrap();
+        assert_eq!(said, Vec::<String>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pools_that_may_not_be_read_are_not_taken_for_none() {
+        let bench = bench().await;
+        let client = bench.answering(
+            "/machineconfigpools",
+            StatusCode::FORBIDDEN,
+            &forbidden("machineconfigpools"),
+        );
+        let error = bench
+            .release_by(&client, std::future::pending())
+            .await
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("cannot list MachineConfigPools"),
+            "{error}"
+        );
+        assert_eq!(bench.holder().await.as_deref(), Some("an operator"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn task_runs_that_may_not_be_read_are_told() {
+        let bench = bench().await;
+        let client = bench.answering("/taskruns", StatusCode::FORBIDDEN, &forbidden("taskruns"));
+        let said = bench.release_by(&client, std::future::pending()).await.unwrap();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].contains("TaskRuns were not looked at") && said[0].contains("taskruns is forbidden"),
+            "{said:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_signal_gives_the_lease_back_to_the_operator() {
+        let bench = bench().await;
+        // While it waits for the operator to stop.
+        let stop = sleep(DURATION / 2);
+        let error = bench.release_by(&bench.admin, stop).await.unwrap_err();
+        assert!(matches!(error, Error::Stopped { .. }), "{error}");
+        assert!(error.to_string().contains("run it again"), "{error}");
+        assert_eq!(bench.holder().await, None);
+        bench
+            .release_by(&bench.admin, std::future::pending())
+            .await
+            .unwrap();
+    }
+
+    fn forbidden(plural: &str) -> Value {
+        json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+            "message": format!("{plural} is forbidden: User \"u\" cannot list resource \"{plural}\""),
+        })
     }
 }
