@@ -51,7 +51,7 @@ fail() {
 
 # A module is a folder below modules/ and a function build_<module> in
 # lib/modules.sh. First what every control plane needs.
-CONTROL_PLANE_MODULES=(kubernetes etcd openshift-api prometheus)
+CONTROL_PLANE_MODULES=(kubernetes etcd openshift-api prometheus-operator prometheus)
 # What a whole cluster needs besides: a container runtime, what installs the operator, and what hooks talk to.
 NODE_MODULES=(containerd helm hook-library)
 # Everything that is built, in this order.

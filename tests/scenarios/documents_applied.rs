@@ -14,9 +14,6 @@ use crate::{
     harness::{NAMESPACE, Scenario, scenario_on, until},
 };
 
-/// Groups of kinds that no lane has.
-const ELSEWHERE: [&str; 1] = ["monitoring.coreos.com/"];
-
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
         .pointer(pointer)
@@ -28,7 +25,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 fn is_here(engine: &dyn Engine, object: &Value) -> bool {
     let version = text(object, "/apiVersion");
     let of_tekton = version.starts_with("tekton.dev/");
-    of_tekton == (engine.kind() == Tekton.kind()) && !ELSEWHERE.iter().any(|group| version.starts_with(group))
+    of_tekton == (engine.kind() == Tekton.kind())
 }
 
 /// Applies an object, in the operator's namespace.

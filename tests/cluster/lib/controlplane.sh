@@ -202,6 +202,7 @@ api_is_ready() { kubectl get --raw /readyz; }
 crds_are_served() {
     engine_crds_are_served &&
         kubectl get --raw /apis/config.openshift.io/v1 &&
+        kubectl get --raw /apis/monitoring.coreos.com/v1 &&
         kubectl get --raw /apis/machineconfiguration.openshift.io/v1
 }
 own_crds_are_served() { kubectl get --raw /apis/managedupgrade.appuio.io/v1beta1; }
@@ -233,9 +234,10 @@ kill_component() {
 
 apply() { kubectl apply --server-side --force-conflicts --field-manager=testbed "$@" >/dev/null; }
 
-# OpenShift's CRDs and those of the engines.
+# OpenShift's CRDs, those of its monitoring, and those of the engines.
 apply_foreign_crds() {
     apply --filename "$(module_dir openshift-api)/crds" 2> >(grep -v 'unrecognized format "ip"' >&2)
+    apply --filename "$(module_dir prometheus-operator)/crds"
     apply_engine_crds
     kubectl wait --for=condition=Established --timeout=60s crd --all >/dev/null
 }
@@ -266,7 +268,7 @@ apply_ours() {
 
 # Namespace, ServiceAccounts and what they may do, without the operator itself: those of the chart, which the base is made of.
 apply_own_access() {
-    # By text: a lane has not all kinds of the base, such as ServiceMonitors.
+    # By text: a lane wants no Deployment of the operator.
     kubectl kustomize "$TESTBED_CHECKOUT/deploy/kustomize" |
         awk 'BEGIN { RS = ORS = "---\n" } /(^|\n)kind: (Namespace|ServiceAccount|(Cluster)?Role(Binding)?)\n/' |
         apply --filename -

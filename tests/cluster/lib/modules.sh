@@ -128,6 +128,14 @@ build_openshift-api() {
         "$mco"/*_machineconfigs.crd.yaml
 }
 
+# Only what the chart has.
+build_prometheus-operator() {
+    local out=$1 crds
+    cd "$TESTBED_ROOT/modules/prometheus-operator"
+    crds=$(module_cache_dir github.com/prometheus-operator/prometheus-operator)/example/prometheus-operator-crd
+    manifests_to_json "$out/crds" "$crds"/monitoring.coreos.com_{prometheusrules,servicemonitors}.yaml
+}
+
 # As Helm itself is built, but for the version that it tells.
 build_helm() {
     local out=$1

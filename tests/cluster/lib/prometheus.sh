@@ -11,11 +11,13 @@ start_prometheus() {
     ! is_running prometheus || return 0
     local dir=$CP_DIR/prometheus
     [[ -e $CP_DIR/pki/prometheus.crt ]] || pki_cert prometheus /CN=prometheus "IP:127.0.0.1,IP:$NODE_IP"
-    mkdir -p "$dir/rules"
+    # It watches folders only that are there.
+    mkdir -p "$dir/rules" "$dir/targets"
     cat >"$dir/web.yaml" <<END
 tls_server_config: {cert_file: $CP_DIR/pki/prometheus.crt, key_file: $CP_DIR/pki/prometheus.key}
 END
-    # Rules that somebody lays into the folder are read after: kill -HUP \$(cat run/prometheus.pid)
+    # Rules that somebody lays into the folder are read after: kill -HUP \$(cat run/prometheus.pid).
+    # Files with targets are read as they come.
     cat >"$dir/prometheus.yaml" <<END
 global: {scrape_interval: 5s, evaluation_interval: 5s}
 rule_files: ['$dir/rules/*.yaml']
@@ -24,6 +26,8 @@ scrape_configs:
     scheme: https
     tls_config: {ca_file: $CP_DIR/pki/ca.crt}
     static_configs: [{targets: ['$NODE_IP:$PROMETHEUS_PORT']}]
+  - job_name: pods
+    file_sd_configs: [{files: ['$dir/targets/*.json'], refresh_interval: 5s}]
 END
     spawn prometheus prometheus --config.file="$dir/prometheus.yaml" --web.config.file="$dir/web.yaml" \
         --storage.tsdb.path="$dir/data" --storage.tsdb.retention.time=1d \
