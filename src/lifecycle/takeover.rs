@@ -116,22 +116,17 @@ fn record_unpaused(draft: &mut Draft<'_>, plan: &Plan) {
     }
 }
 
-/// What the peer has behind it on the way to the held pools. Its health checks count; that the cluster is upgraded counts only
-/// as far as the cluster shows it.
+/// What the peer has behind it on the way to the held pools. That the cluster is upgraded counts only as far as the cluster shows
+/// it; its health check before counts once the cluster was asked: until then ours is made, which looks at more.
 fn record_upgraded(draft: &mut Draft<'_>, plan: &Plan) {
     if !draft.has(types::PRE_HEALTH_CHECK_DONE) {
         return;
     }
-    record_check(
-        draft,
-        plan,
-        &StepAction::PreHealthCheck,
-        types::PRE_HEALTH_CHECK_DONE,
-    );
     if draft.input.job.spec.desired_version.is_some() {
         let Some(target) = asked_for(draft) else {
             return;
         };
+        record_pre_check(draft, plan);
         let message = format!(
             "spec.desiredUpdate of the ClusterVersion set to {}",
             target.version
@@ -146,6 +141,9 @@ fn record_upgraded(draft: &mut Draft<'_>, plan: &Plan) {
         if !draft.has(types::UPGRADE_COMPLETED) || !is_shown(draft, plan, &StepAction::AwaitControlPlane) {
             return;
         }
+    } else {
+        // Pools may be rolling, which the check would take for trouble.
+        record_pre_check(draft, plan);
     }
     if is_shown(draft, plan, &StepAction::AwaitPools) && draft.has(types::POST_HEALTH_CHECK_DONE) {
         record_check(
@@ -177,6 +175,11 @@ fn is_shown(draft: &mut Draft<'_>, plan: &Plan, action: &StepAction) -> bool {
     };
     record(draft, plan, action, &message);
     true
+}
+
+fn record_pre_check(draft: &mut Draft<'_>, plan: &Plan) {
+    let type_ = types::PRE_HEALTH_CHECK_DONE;
+    record_check(draft, plan, &StepAction::PreHealthCheck, type_);
 }
 
 /// A health check that the peer made.

@@ -66,9 +66,18 @@ use_common() {
 # The run directory may lie in /tmp, which everybody can write to: it must be
 # ours and closed to others, for it holds the keys of the cluster.
 make_run_directory() {
-    mkdir -p -m 700 "$TESTBED_DIR"
-    [[ -O $TESTBED_DIR && ! -L $TESTBED_DIR ]] || fail "$TESTBED_DIR is not ours"
-    mkdir -p "$CP_DIR"
+    local try
+    for try in {1..10}; do
+        mkdir -p -m 700 "$TESTBED_DIR"
+        # Not with -p: with its parent it would be made open to others. It fails where
+        # whoever took the last lane down has removed that meanwhile.
+        if [[ -d $CP_DIR ]] || mkdir "$CP_DIR"; then
+            [[ -O $TESTBED_DIR && ! -L $TESTBED_DIR ]] || fail "$TESTBED_DIR is not ours"
+            return
+        fi
+        step "making $TESTBED_DIR once more ($try)"
+    done
+    fail "cannot make $CP_DIR"
 }
 
 # print_env [MORE-COMPONENTS...]
