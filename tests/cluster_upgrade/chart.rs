@@ -1,12 +1,7 @@
-//! The chart by the real helm: upgraded with its CRDs, not removed while an upgrade runs, removed without a trace of the
-//! operator, and installed again beside what stayed.
+//! The chart by the real helm: upgraded with its CRDs, not removed while an upgrade runs, given a second replica after the
+//! refusal, removed without a trace of the operator, and installed again beside what stayed.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -16,52 +11,15 @@ use serde_json::Value;
 use crate::{
     SOON, UPGRADE,
     example::{Delay, config, job_to},
+    installation::{Installation, RELEASE, chart, get, helm, rolled_out, run},
     is_over, step_phase,
-    testbed::{NAMESPACE, Testbed, wait_for},
+    testbed::{self, NAMESPACE, Testbed, wait_for},
 };
 
-const RELEASE: &str = "upgrade-operator";
 /// The CRD that the older chart has an older schema of.
 const CRD: &str = "upgradesuspensionwindows.managedupgrade.appuio.io";
 /// Every kind that the chart or the operator makes.
 const KINDS: &str = "deployments,replicasets,pods,services,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
-
-/// Runs a command; whether it succeeded, and all that it said.
-fn run(program: &str, arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap_or_else(|e| panic!("{program}: {e}; eval \"$(tests/cluster/env)\""));
-    let said = [output.stdout, output.stderr].concat();
-    (
-        output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
-    )
-}
-
-fn helm(arguments: &[&str]) -> String {
-    let (done, said) = run("helm", &[arguments, &["--namespace", NAMESPACE]].concat());
-    assert!(done, "helm {arguments:?}: {said}");
-    said
-}
-
-fn get(what: &[&str]) -> Value {
-    let (done, said) = run(
-        "kubectl",
-        &[&["get", "--output=json", "--namespace", NAMESPACE], what].concat(),
-    );
-    assert!(done, "kubectl get {what:?}: {said}");
-    serde_json::from_str(&said).unwrap()
-}
-
-fn chart() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("charts/openshift-upgrade-operator")
-        .to_str()
-        .unwrap()
-        .to_owned()
-}
 
 /// The chart with a CRD of which the reason of a window is not known.
 fn older_chart(to: &Path) -> String {
@@ -92,19 +50,6 @@ fn arguments_of_operator() -> String {
     get(&["deployment", "upgrade-operator"])["spec"]["template"]["spec"]["containers"][0]["args"].to_string()
 }
 
-fn rolled_out() {
-    let arguments = [
-        "rollout",
-        "status",
-        "deployment/upgrade-operator",
-        "--timeout=90s",
-        "--namespace",
-        NAMESPACE,
-    ];
-    let (done, said) = run("kubectl", &arguments);
-    assert!(done, "{said}");
-}
-
 /// What there is of the operator beside CRDs and our resources.
 fn traces() -> Vec<String> {
     let of_ours = [
@@ -116,33 +61,50 @@ fn traces() -> Vec<String> {
     all["items"].as_array().unwrap().iter().map(name).collect()
 }
 
-/// The values of the release as they are now, for an installation that is like it.
-fn values_of_release(to: &Path) -> String {
-    let values = helm(&["get", "values", RELEASE, "--output=json"]);
-    let file = to.join("values.json");
-    fs::write(&file, values).unwrap();
-    file.to_str().unwrap().to_owned()
+/// What Helm says of the newest revision of the release: its number, and what has become of it.
+fn newest_revision() -> (u64, String) {
+    let history: Value = serde_json::from_str(&helm(&["history", RELEASE, "--output=json"])).unwrap();
+    let newest = history.as_array().unwrap().last().unwrap().clone();
+    let status = newest["status"].as_str().unwrap().to_owned();
+    (newest["revision"].as_u64().unwrap(), status)
+}
+
+/// Upgrades the release to a chart, with these values besides.
+fn upgrade(chart: &str, values: &str, more: &[&str]) {
+    helm(&[&["upgrade", RELEASE, chart, "--values", values], more].concat());
+}
+
+/// As a person does whose removal was refused: says which revision counts, and goes on from there.
+async fn take_the_refusal_back(cluster: &Testbed, values: &str) {
+    let (revision, status) = newest_revision();
+    assert_ne!(status, "deployed", "Helm takes it for removed in part");
+    helm(&["rollback", RELEASE, &revision.to_string()]);
+    rolled_out();
+    for replicas in [2, 1] {
+        upgrade(&chart(), values, &[&format!("--set=replicas={replicas}")]);
+        rolled_out();
+        wait_for("as many pods as replicas", SOON, async || {
+            let pods = cluster.operator_pods().await;
+            (pods.len() == replicas && pods.iter().all(testbed::is_ready)).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(newest_revision().1, "deployed");
 }
 
 #[tokio::test]
 #[ignore = "needs the test cluster: tests/run"]
 async fn the_chart_is_upgraded_removed_and_installed_again() {
     let cluster = Testbed::fresh(&[]).await;
+    let installation = Installation::remember();
+    let values = installation.values();
     let folder = tempfile::tempdir().unwrap();
-    let values = values_of_release(folder.path());
 
     // An older one, and back.
     let older = older_chart(folder.path());
-    helm(&[
-        "upgrade",
-        RELEASE,
-        &older,
-        "--values",
-        &values,
-        "--set=operator.drainReportAfter=6m",
-    ]);
+    upgrade(&older, &values, &["--set=operator.drainReportAfter=6m"]);
     assert!(!knows_the_reason() && arguments_of_operator().contains("--drain-report-after=6m"));
-    helm(&["upgrade", RELEASE, &chart(), "--values", &values]);
+    upgrade(&chart(), &values, &[]);
     assert!(knows_the_reason(), "the CRD was not upgraded");
     assert!(!arguments_of_operator().contains("--drain-report-after"));
     rolled_out();
@@ -161,6 +123,7 @@ async fn the_chart_is_upgraded_removed_and_installed_again() {
     assert!(!removed, "removed in mid-upgrade");
     assert!(said.contains("UpgradeJob running is running"), "{said}");
     rolled_out();
+    take_the_refusal_back(&cluster, &values).await;
     wait_for("the upgrade ends", UPGRADE, async || {
         is_over(&cluster.job("running").await).then_some(())
     })

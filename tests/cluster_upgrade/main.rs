@@ -19,6 +19,7 @@ mod audit_log;
 mod chart;
 mod example;
 mod hook_templates;
+mod installation;
 mod processes;
 mod story;
 mod tekton;
