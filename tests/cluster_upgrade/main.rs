@@ -17,10 +17,13 @@
 #[path = "../support/audit_log.rs"]
 mod audit_log;
 mod chart;
+#[path = "../support/documents.rs"]
+mod documents;
 mod example;
 mod hook_templates;
 mod installation;
 mod processes;
+mod quick_start;
 mod story;
 mod tekton;
 mod testbed;
