@@ -12,6 +12,9 @@
     clippy::indexing_slicing
 )]
 
+mod commands;
+#[path = "../support/documents.rs"]
+mod documents;
 mod flags;
 mod rendering;
 mod rights;

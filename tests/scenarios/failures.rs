@@ -7,12 +7,15 @@ use openshift_upgrade_operator::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::{
-    NIGHT, Scenario, assert_succeeded,
-    audit::Request,
-    condition, desired, failure, has, history, is_installed, is_owned, is_updated, lock,
-    objects::{self, failing_hook, hold_night, hook, job},
-    scenario, status, until,
+use crate::{
+    documents_commands,
+    harness::{
+        NIGHT, Scenario, assert_succeeded,
+        audit::Request,
+        condition, desired, failure, has, history, is_installed, is_owned, is_updated, lock,
+        objects::{self, failing_hook, hold_night, hook, job},
+        scenario, status, until,
+    },
 };
 
 /// Hooks at the three events of the end.
@@ -242,6 +245,9 @@ async fn a_job_that_times_out_leaves_the_held_pool_paused_and_a_later_job_takes_
             (Some("4.18.5"), None),
             "an upgrade under way goes on"
         );
+
+        // What the runbooks are for.
+        documents_commands::all_are_understood(s, "slow").await;
 
         s.fault("stall-at", "").await;
         s.until_cluster_version("4.18.5 is installed", |c| is_installed(c, "4.18.5"))

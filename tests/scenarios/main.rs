@@ -17,6 +17,8 @@ mod crashes;
 #[path = "../support/documents.rs"]
 mod documents;
 mod documents_applied;
+mod documents_commands;
+mod documents_paths;
 mod drains;
 mod engine_faults;
 mod failures;
