@@ -27,13 +27,15 @@ use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 
-use support::{Lane, Running, object, until};
+use support::{Lane, Operator, Running, object, until};
 
 const LOAD: &str = "load";
 /// So many pods are created at once.
 const AT_ONCE: usize = 64;
 /// So many of them keep the first worker from being drained.
 const BLOCKING: usize = 100;
+/// So often metrics are read.
+const SCRAPES: usize = 21;
 /// How long is looked at a state: several reads of everything lie in it.
 const LOOK: Duration = Duration::from_secs(45);
 
@@ -51,25 +53,48 @@ async fn measure(nodes: usize, pods: usize) {
     let lane = Lane::of_environment().await;
     let durations = "retrieve=1s,control-plane=10s,node=1s,evict-retry=5s,pod-stop=1s";
     let simulator = lane.simulator(nodes - 3, durations).await;
-    let (operator, start_up) = lane.operator(&["--drain-report-after", "5s"]).await;
+    let operator = lane.operator(&["--drain-report-after", "5s"]).await;
     println!(
         "{nodes} nodes; binary {} KiB; ready after {:.2} s",
         lane.binary_size(),
-        start_up.as_secs_f64()
+        operator.start_up.as_secs_f64()
     );
     println!("      RSS    heap  in kB");
-    report(&operator, "idle, no pods").await;
+    report(&operator.process, "idle, no pods").await;
+    scrape(&operator).await;
 
     load(&lane.client, 0..BLOCKING, |_| 0).await;
     stick(&lane).await;
     let stuck = format!("a drain that {BLOCKING} pods keep from its end");
-    report(&operator, &stuck).await;
+    report(&operator.process, &stuck).await;
 
     // It would look after all pods, and is not what is measured.
     simulator.signal("STOP");
     load(&lane.client, BLOCKING..pods, |n| 1 + n % (nodes - 4)).await;
-    report(&operator, &format!("the same, with {pods} pods in the cluster")).await;
-    println!("  {:>7}          the most of all", operator.memory("VmHWM"));
+    report(
+        &operator.process,
+        &format!("the same, with {pods} pods in the cluster"),
+    )
+    .await;
+    scrape(&operator).await;
+    println!(
+        "  {:>7}          the most of all",
+        operator.process.memory("VmHWM")
+    );
+}
+
+/// Prints how long the operator takes to tell its metrics, and how much that is.
+async fn scrape(operator: &Operator) {
+    let mut took = Vec::new();
+    let mut size = 0;
+    for _ in 0..SCRAPES {
+        let began = Instant::now();
+        size = operator.metrics().await.len();
+        took.push(began.elapsed());
+    }
+    took.sort();
+    let median = took[SCRAPES / 2].as_secs_f64() * 1000.0;
+    println!("  a scrape: {median:.1} ms, {} kB", size / 1000);
 }
 
 /// Prints the most that is seen while it is looked at: all of it, and what of that is no page of the binary.

@@ -85,8 +85,8 @@ impl Lane {
         simulator
     }
 
-    /// The operator, and how long it took to be ready.
-    pub async fn operator(&self, flags: &[&str]) -> (Running, Duration) {
+    /// The operator, once it is ready.
+    pub async fn operator(&self, flags: &[&str]) -> Operator {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
@@ -97,8 +97,11 @@ impl Lane {
         arguments.extend(flags);
         let log = self.log("operator");
         let began = Instant::now();
-        let operator = Running::start(&self.operator, &arguments, &log);
-        while !is_ready(port).await {
+        let process = Running::start(&self.operator, &arguments, &log);
+        while !get(port, "/readyz")
+            .await
+            .is_some_and(|answer| answer.contains(" 200 "))
+        {
             let said = || fs::read_to_string(&log).unwrap();
             assert!(
                 began.elapsed() < PATIENCE,
@@ -107,7 +110,11 @@ impl Lane {
             );
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        (operator, began.elapsed())
+        Operator {
+            process,
+            port,
+            start_up: began.elapsed(),
+        }
     }
 
     /// Creates a job that is due, with the newest version that is offered.
@@ -133,6 +140,22 @@ impl Lane {
     /// Our jobs.
     pub fn jobs(&self) -> Api<UpgradeJob> {
         Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+}
+
+/// The operator.
+pub struct Operator {
+    /// Its process.
+    pub process: Running,
+    /// How long it took from its start until it was ready.
+    pub start_up: Duration,
+    port: u16,
+}
+
+impl Operator {
+    /// Its metrics, as text.
+    pub async fn metrics(&self) -> String {
+        get(self.port, "/metrics").await.expect("an answer to /metrics")
     }
 }
 
@@ -185,12 +208,14 @@ impl Drop for Running {
     }
 }
 
-/// Looks until there is something; says how long it took.
+/// Looks until there is something; says how long it took, where that is long.
 pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look().await {
-            eprintln!("{what}: after {:.1} s", began.elapsed().as_secs_f64());
+            if began.elapsed() > Duration::from_secs(1) {
+                eprintln!("{what}: after {:.1} s", began.elapsed().as_secs_f64());
+            }
             return found;
         }
         assert!(began.elapsed() < PATIENCE, "gave up waiting until {what}");
@@ -212,13 +237,13 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: eval \"$(tests/cluster/lane env 5)\""))
 }
 
-async fn is_ready(port: u16) -> bool {
+/// The answer to a GET, with its head.
+async fn get(port: u16, path: &str) -> Option<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let Ok(mut stream) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await else {
-        return false;
-    };
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let mut answer = String::new();
-    stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").await.is_ok()
-        && stream.read_to_string(&mut answer).await.is_ok()
-        && answer.contains(" 200 ")
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    stream.read_to_string(&mut answer).await.ok()?;
+    Some(answer)
 }
