@@ -147,6 +147,8 @@ pub mod reasons {
     pub const NOT_PICKED_UP: &str = "NotPickedUp";
     /// The engine has not gone on to the next step.
     pub const SILENT: &str = "Silent";
+    /// A person suspended the workflow of the job.
+    pub const WORKFLOW_SUSPENDED: &str = "WorkflowSuspended";
     /// The engine shows the workflow in a way that this operator cannot lead.
     pub const ENGINE_UNSUPPORTED: &str = "EngineUnsupported";
     /// The embedded engine follows the rest of the plan.

@@ -39,6 +39,9 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
         .map(ToString::to_string)
         .collect();
     draft.judge(&problems);
+    if expire(draft, &plan) {
+        return;
+    }
     claim_hooks(draft);
     let followed = draft.status.workflow.clone();
     match draft.input.run {
@@ -51,7 +54,7 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
         RunState::Present { uid, run } => present(draft, &plan, uid, run),
     }
     if draft.status.finished_at.is_none() && draft.status.workflow == followed {
-        watch(draft, &plan);
+        stall::watch(draft, &plan);
     }
     if draft.status.finished_at.is_none() {
         deadline(draft);
@@ -75,21 +78,32 @@ pub(super) fn has_lock(draft: &mut Draft<'_>) -> bool {
     false
 }
 
-/// A job whose engine does not even begin has not begun either: past `startBefore` it is not run late.
-fn watch(draft: &mut Draft<'_>, plan: &Plan) {
-    let message = match stall::watch(draft, plan) {
-        stall::Watched::AtWork | stall::Watched::HandedOver => return,
-        stall::Watched::Stalled(message) => message,
+/// A job of which nothing has begun is not run late, whoever was away: the engine, the operator, or a person who paused the
+/// workflow. Whether it has ended by that.
+fn expire(draft: &mut Draft<'_>, plan: &Plan) -> bool {
+    let is_stopped = matches!(draft.input.run, RunState::Present { run, .. } if run.stop.is_some());
+    let Some(limit) = stall::too_late_at(draft, plan).filter(|_| !is_stopped) else {
+        return false;
     };
-    if stall::has_begun(draft, plan) {
-        return;
+    if draft.now() < limit {
+        draft.wake_at(limit);
+        return false;
     }
-    let limit = draft.input.job.spec.start_before.0;
-    draft.wake_at(limit);
-    if draft.now() >= limit {
-        let obstacle = pending::Obstacle::new(reasons::ENGINE_STALLED, message);
-        pending::expire(draft, Some(obstacle));
-    }
+    let obstacle = match stall::watch(draft, plan) {
+        stall::Watched::Stalled(why) => Some(pending::Obstacle::new(reasons::ENGINE_STALLED, why)),
+        stall::Watched::AtWork | stall::Watched::HandedOver => paused(draft),
+    };
+    pending::expire(draft, obstacle);
+    true
+}
+
+fn paused(draft: &Draft<'_>) -> Option<pending::Obstacle> {
+    let RunState::Present { run, .. } = draft.input.run else {
+        return None;
+    };
+    let followed = draft.status.workflow.as_ref().filter(|_| run.suspended)?;
+    let why = format!("workflow {} was suspended by a person", followed.name);
+    Some(pending::Obstacle::new(reasons::WORKFLOW_SUSPENDED, why))
 }
 
 /// Nothing can be decided without the plan; the deadline still counts.
@@ -99,7 +113,8 @@ fn unreadable(draft: &mut Draft<'_>, problem: &str) {
     deadline(draft);
 }
 
-fn wait(draft: &mut Draft<'_>, why: &str) {
+/// Says what the job waits for; the deadline still counts.
+pub(super) fn wait(draft: &mut Draft<'_>, why: &str) {
     draft.say(why);
     deadline(draft);
 }

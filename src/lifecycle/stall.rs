@@ -112,10 +112,20 @@ pub(super) fn has_begun(draft: &Draft<'_>, plan: &Plan) -> bool {
     draft.status.steps.iter().filter(main).any(begun)
 }
 
-/// Nothing of the upgrade has begun, and it must not begin any more.
-fn is_too_late(draft: &Draft<'_>, plan: &Plan) -> bool {
+/// When a main run of which nothing has begun must not begin any more: at `startBefore`. What was started just before that gets
+/// the time that it takes to begin. `None` for every other run.
+pub(super) fn too_late_at(draft: &Draft<'_>, plan: &Plan) -> Option<Timestamp> {
     let is_main_run = matches!(plan.run, RunKind::Main { .. });
-    is_main_run && !has_begun(draft, plan) && draft.now() >= draft.input.job.spec.start_before.0
+    if !is_main_run || has_begun(draft, plan) {
+        return None;
+    }
+    let limit = draft.input.job.spec.start_before.0;
+    let started = draft.status.started_at.as_ref();
+    Some(started.map_or(limit, |t| limit.max(later(t.0, PICK_UP))))
+}
+
+fn is_too_late(draft: &Draft<'_>, plan: &Plan) -> bool {
+    too_late_at(draft, plan).is_some_and(|limit| draft.now() >= limit)
 }
 
 fn later(t: Timestamp, by: SignedDuration) -> Timestamp {

@@ -338,6 +338,46 @@ fn a_workflow_that_is_paused_before_its_first_step_says_so(#[case] tekton: bool,
     assert_eq!(bench.desired().as_deref(), Some(NEW), "{}", bench.message());
 }
 
+/// Whoever resumes it in the morning, or comes back then, does not begin the upgrade of the night.
+#[rstest]
+#[case::paused_by_a_person(true, "WorkflowSuspended", "workflow j-run-1 was suspended by a person")]
+#[case::operator_was_away(false, "OperatorDown", "the operator was not running")]
+fn nothing_begins_after_its_window_though_the_engine_is_there(
+    #[case] is_paused: bool,
+    #[case] reason: &str,
+    #[case] why: &str,
+) {
+    let mut bench = away();
+    let run = bench.run_mut();
+    (run.picked_up, run.suspended) = (true, is_paused);
+    // It is at its first step by the first look after the window.
+    bench.is_engine_away = false;
+    bench.pass();
+    assert_eq!(bench.run_mut().nodes.len(), 1);
+    bench.settle_at(60 * MINUTE);
+    assert_eq!(
+        bench.status().phase,
+        Some(JobPhase::Skipped),
+        "{}",
+        bench.message()
+    );
+    assert_eq!(bench.is_true("Expired").as_deref(), Some(reason));
+    assert!(bench.message().contains(why), "{}", bench.message());
+    assert_eq!((bench.desired(), bench.is_locked()), (None, false));
+}
+
+/// What was started in the last second of its window is not late because it begins a moment later.
+#[test]
+fn a_job_that_starts_in_the_last_second_gets_the_time_to_begin() {
+    let mut bench = Bench::new(job("j", json!({"spec": {"startBefore": at(11).to_string()}})));
+    bench.is_engine_away = true;
+    bench.settle_at(10);
+    bench.is_engine_away = false;
+    bench.settle_at(10 + MINUTE);
+    bench.settle();
+    assert_eq!(bench.desired().as_deref(), Some(NEW), "{}", bench.message());
+}
+
 #[test]
 fn a_kind_that_vanishes_in_mid_run_is_told_and_the_job_goes_on_without() {
     let mut bench = Bench::new(job("j", json!({}))).accepted();
