@@ -131,7 +131,8 @@ impl<T: Clone> Mirror<T> {
 
     /// Whether there are objects to be read: the kind is listed, and neither it nor the right to it went since.
     pub fn is_there(&self) -> bool {
-        self.knowledge() == Knowledge::Known && !self.is_settled()
+        // Objects that were forgotten are not there, however long the next look takes.
+        self.knowledge() == Knowledge::Known && !self.is_forgotten() && !self.is_settled()
     }
 
     /// Whether the kind was not there when it was first looked for, and it is too early to believe that: an API server that is

@@ -57,10 +57,12 @@ pub async fn reconcile(
     job: &UpgradeJob,
 ) -> Result<Option<Timestamp>, Error> {
     let began = world.outside.careful(ctx.now());
-    if let Some(workflow) = job.workflow()
-        && ctx.stores.may_be_starting(workflow.engine)
+    // The engine that the job follows, or that its hooks were judged for at the pin.
+    let judged = job.status.as_ref().and_then(|s| s.judged_engine);
+    if let Some(engine) = job.workflow().map(|w| w.engine).or(judged)
+        && ctx.stores.may_be_starting(engine)
     {
-        let (job, engine) = (job.name_any(), workflow.engine.as_str());
+        let (job, engine) = (job.name_any(), engine.as_str());
         tracing::info!(
             job,
             engine,

@@ -13,14 +13,23 @@ use crate::{
 /// What is judged with regard to an engine.
 const JUDGEMENTS: [&str; 2] = [types::HOOKS_RUNNABLE, types::TEMPLATE_VALID];
 
+/// Whether an engine was judged before the one that is judged now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judged {
+    /// None was, at the pin.
+    First,
+    /// Another one, which may come back.
+    Again,
+}
+
 /// Takes back what was judged of another engine, so that it is judged again: the conditions, and hooks that were tracked as
 /// failed because that one could not run them.
 ///
 /// A job whose Create hooks have run on an engine keeps that one.
-pub(super) fn forget_other(draft: &mut Draft<'_>) {
+pub(super) fn forget_other(draft: &mut Draft<'_>) -> Judged {
     let judged = draft.status.judged_engine;
     if judged.is_none() || engine(draft).is_none_or(|engine| judged == Some(engine)) {
-        return;
+        return Judged::First;
     }
     draft.status.judged_engine = None;
     draft
@@ -37,6 +46,7 @@ pub(super) fn forget_other(draft: &mut Draft<'_>) {
     let was_refused =
         |e: &HookTracker| e.status == HookState::Failed && e.workflow_step.is_none() && is_native(e);
     draft.status.hook_tracker.retain(|e| !was_refused(e));
+    Judged::Again
 }
 
 /// Records which engine was judged.

@@ -16,6 +16,7 @@ pub(super) fn conditions(draft: &mut Draft<'_>) {
     }
     // Until it is taken over, its conditions tell how far the peer came.
     if takeover::is_of_peer(draft) && !is_over(draft) {
+        draft.status.phase = Some(JobPhase::Running);
         return;
     }
     steps(draft);

@@ -61,9 +61,9 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
         return draft.succeed(JobPhase::Skipped, reasons::SKIPPED, why);
     }
     let known = invalid.is_some() || skew.is_some() || now >= limit || {
-        judged_engine::forget_other(draft);
+        let judged = judged_engine::forget_other(draft);
         // Both, so that all that has to be read is read at once.
-        let all = [runnable::check(draft), own_template::check(draft)];
+        let all = [runnable::check(draft, judged), own_template::check(draft)];
         judged_engine::remember(draft);
         all.into_iter().all(|known| known)
     };

@@ -1,12 +1,12 @@
 //! Whether the engine of a job can run its hooks of reusable templates (Argo's WorkflowTemplates, Tekton's Tasks): looked at
 //! once, when the job is pinned, so that people learn of it before the night; and again if the job gets another engine before
-//! its start.
+//! its start. An engine may be away for a moment, so what the other one cannot run fails the job at its start only.
 
 use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 
-use super::{EngineState, draft::Draft};
+use super::{EngineState, draft::Draft, judged_engine::Judged};
 use crate::{
     api::{
         UpgradeJobHook,
@@ -21,10 +21,13 @@ use crate::{
     hooks::{job, select, tracker},
 };
 
-/// Looks once; `false` while something has to be read first. An Abort hook that cannot run fails the job now; another one is
-/// tracked as failed.
-pub(super) fn check(draft: &mut Draft<'_>) -> bool {
-    if conditions::get(&draft.status.conditions, types::HOOKS_RUNNABLE).is_some() {
+/// Looks once, and at the start at what could not run before; `false` while something has to be read first. An Abort hook that
+/// cannot run fails the job: at the pin, or at the start if another engine was judged before. Another hook is tracked as failed.
+pub(super) fn check(draft: &mut Draft<'_>, judged: Judged) -> bool {
+    let is_due = draft.now() >= draft.input.job.spec.start_after.0;
+    let said = conditions::get(&draft.status.conditions, types::HOOKS_RUNNABLE);
+    let is_said = said.is_some();
+    if said.is_some_and(|c| c.status == "True" || !is_due) {
         return true;
     }
     let EngineState::Ready(engine) = draft.input.engine else {
@@ -50,25 +53,57 @@ pub(super) fn check(draft: &mut Draft<'_>) -> bool {
         }
         return false;
     }
-    judge(draft, *engine, &hooks);
+    let aborts = if is_said {
+        aborting(draft, *engine, &hooks)
+    } else {
+        judge(draft, *engine, &hooks)
+    };
+    match (aborts, judged) {
+        (None, _) => {}
+        (Some(_), Judged::Again) if !is_due => {}
+        (Some(message), Judged::Again | Judged::First) => draft.fail(reasons::HOOK_FAILED, message),
+    }
     true
 }
 
-fn judge(draft: &mut Draft<'_>, engine: EngineChoice, hooks: &[(HookEvent, &UpgradeJobHook)]) {
+/// The first hook that cannot run and whose failure ends the job, and why.
+fn aborting(
+    draft: &Draft<'_>,
+    engine: EngineChoice,
+    hooks: &[(HookEvent, &UpgradeJobHook)],
+) -> Option<String> {
+    let mut aborts = hooks
+        .iter()
+        .filter(|(event, hook)| match hook.spec.failure_policy_at(*event) {
+            FailurePolicy::Abort => true,
+            FailurePolicy::Ignore => false,
+        });
+    aborts.find_map(|(_, hook)| problem_of(draft, engine, hook).map(|problem| cannot_run(hook, &problem)))
+}
+
+fn cannot_run(hook: &UpgradeJobHook, problem: &str) -> String {
+    format!("hook {} cannot be run: {problem}", hook.name_any())
+}
+
+/// Judges all hooks, and says so; returns what [`aborting`] does.
+fn judge(
+    draft: &mut Draft<'_>,
+    engine: EngineChoice,
+    hooks: &[(HookEvent, &UpgradeJobHook)],
+) -> Option<String> {
     let mut problems: Vec<String> = Vec::new();
-    let mut aborts: Option<String> = None;
     for (event, hook) in hooks {
         let Some(problem) = problem_of(draft, engine, hook) else {
             continue;
         };
         let name = hook.name_any();
-        let text = format!("hook {name} cannot be run: {problem}");
+        let text = cannot_run(hook, &problem);
         if !problems.contains(&text) {
             draft.notice(true, reasons::HOOK_NOT_RUNNABLE, text.clone());
-            problems.push(text.clone());
+            problems.push(text);
         }
         match hook.spec.failure_policy_at(*event) {
-            FailurePolicy::Abort => drop(aborts.get_or_insert(text)),
+            FailurePolicy::Abort => {}
             // Which pools there are is known only then.
             FailurePolicy::Ignore if *event == HookEvent::MachineConfigPoolUnpause => {}
             FailurePolicy::Ignore => {
@@ -84,13 +119,11 @@ fn judge(draft: &mut Draft<'_>, engine: EngineChoice, hooks: &[(HookEvent, &Upgr
     if problems.is_empty() {
         let message = all_is_well(draft, engine, hooks);
         draft.condition(types::HOOKS_RUNNABLE, true, reasons::TEMPLATES_FOUND, message);
-        return;
+        return None;
     }
     let message = problems.join("; ");
     draft.condition(types::HOOKS_RUNNABLE, false, reasons::HOOK_NOT_RUNNABLE, message);
-    if let Some(message) = aborts {
-        draft.fail(reasons::HOOK_FAILED, message);
-    }
+    aborting(draft, engine, hooks)
 }
 
 fn problem_of(draft: &Draft<'_>, choice: EngineChoice, hook: &UpgradeJobHook) -> Option<String> {

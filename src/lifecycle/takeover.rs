@@ -15,7 +15,12 @@
 
 use kube::ResourceExt;
 
-use super::{attempt, draft::Draft, lock, running};
+use super::{
+    attempt,
+    draft::Draft,
+    lock::{self, Lock},
+    running,
+};
 use crate::{
     api::{
         conditions::{self, reasons, types},
@@ -43,10 +48,20 @@ pub(super) fn is_of_peer(draft: &Draft<'_>) -> bool {
 
 /// Finalizer, lock, and pools that must not be paused; then the plan with what is done of it: one write, so that every later look finds all of it or nothing.
 pub(super) fn decide(draft: &mut Draft<'_>) {
-    let is_free = lock::state(draft.input.world, draft.input.job) == lock::Lock::Free;
-    let may_take_lock = is_free && !has_had_lock(draft);
-    if !may_take_lock && !running::has_lock(draft) {
-        return;
+    match lock::state(draft.input.world, draft.input.job) {
+        // The peer takes it only once its Start hooks have ended.
+        Lock::Free if !has_had_lock(draft) => {}
+        Lock::Held(by) if !has_had_lock(draft) => {
+            let why = format!(
+                "UpgradeJob {by} has the lock on the ClusterVersion; this one, which {PEER} started, goes on after it"
+            );
+            return running::wait(draft, &why);
+        }
+        Lock::Ours | Lock::Free | Lock::Held(_) | Lock::Unknown => {
+            if !running::has_lock(draft) {
+                return;
+            }
+        }
     }
     if !lock::secure(draft) {
         return;

@@ -67,10 +67,6 @@ fn one_tracked(bench: &Bench) -> (HookState, String) {
     (all[0].1, all[0].2.clone())
 }
 
-fn one_tracked_or_none(bench: &Bench) -> Option<(HookState, String)> {
-    (!tracked(bench).is_empty()).then(|| one_tracked(bench))
-}
-
 fn step(bench: &Bench, name: &str) -> (StepPhase, String) {
     let status = bench.status();
     let step = status.steps.iter().find(|s| s.name == name).unwrap();
@@ -410,30 +406,63 @@ fn what_cannot_run_is_said_at_the_pin(#[case] engine: EngineChoice, #[case] caus
     }
 }
 
-/// With `auto` the engine may be another one until the start.
+/// With `auto` the engine may be another one until the start. One that is away for a while does not cost the night.
 #[rstest]
-#[case::before_the_start(-50)]
-#[case::at_the_start(10)]
-fn an_engine_that_goes_after_the_pin_is_judged_anew(#[case] seconds: i64) {
-    for (policy, fails) in [("Abort", true), ("Ignore", false)] {
-        let mut bench = bench(vec![hook("a", &["Start"], policy)], json!({}));
-        bench.settle_at(-100);
-        assert_eq!(bench.is_true("HooksRunnable").as_deref(), Some("TemplatesFound"));
-        bench.engine = EngineState::Ready(EngineChoice::Embedded);
-        bench.settle_at(seconds);
-        let status = bench.status();
-        let condition = conditions::get(&status.conditions, types::HOOKS_RUNNABLE).unwrap();
-        assert_eq!(condition.reason, "HookNotRunnable");
-        let (state, message) = one_tracked_or_none(&bench).unzip();
-        if fails {
-            assert_eq!(bench.is_true("Failed").as_deref(), Some("HookFailed"));
-            assert_eq!(bench.count(|a| matches!(a, Action::TakeLock)), 0);
-        } else {
-            assert_eq!(bench.is_true("Failed"), None, "{}", bench.message());
-            assert_eq!(state, Some(HookState::Failed));
-            assert!(message.unwrap().contains("only Argo Workflows can run"));
-        }
+#[case::abort("Abort", true)]
+#[case::ignore("Ignore", false)]
+fn an_engine_that_goes_after_the_pin_is_judged_anew(#[case] policy: &str, #[case] fails: bool) {
+    let mut bench = bench(vec![hook("a", &["Start"], policy)], json!({}));
+    bench.settle_at(-100);
+    assert_eq!(bench.is_true("HooksRunnable").as_deref(), Some("TemplatesFound"));
+    bench.engine = EngineState::Ready(EngineChoice::Embedded);
+    bench.settle_at(-50);
+    let status = bench.status();
+    let condition = conditions::get(&status.conditions, types::HOOKS_RUNNABLE).unwrap();
+    assert_eq!(condition.reason, "HookNotRunnable");
+    assert_eq!(bench.is_true("Failed"), None, "{}", bench.message());
+    bench.settle_at(-20);
+    assert_eq!(
+        bench.reasons.iter().filter(|r| *r == "HookNotRunnable").count(),
+        1,
+        "said once"
+    );
+
+    bench.settle_at(10);
+    if fails {
+        assert_eq!(bench.is_true("Failed").as_deref(), Some("HookFailed"));
+        assert_eq!(bench.count(|a| matches!(a, Action::TakeLock)), 0);
+    } else {
+        assert_eq!(bench.is_true("Failed"), None, "{}", bench.message());
+        let (state, message) = one_tracked(&bench);
+        assert_eq!(state, HookState::Failed);
+        assert!(message.contains("only Argo Workflows can run"), "{message}");
     }
+}
+
+#[test]
+fn an_engine_that_is_away_between_pin_and_start_costs_nothing() {
+    let mut bench = bench(vec![hook("a", &["Start"], "Abort")], json!({}));
+    bench.settle_at(-100);
+    bench.engine = EngineState::Ready(EngineChoice::Embedded);
+    bench.settle_at(-50);
+    bench.engine = EngineState::Ready(EngineChoice::Argo);
+    bench.settle_at(-20);
+    assert_eq!(bench.is_true("HooksRunnable").as_deref(), Some("TemplatesFound"));
+    bench.settle_at(10);
+    assert_eq!(
+        bench.native_runs("hook-start-a"),
+        [(String::new(), NodePhase::Running)]
+    );
+}
+
+#[test]
+fn an_engine_that_goes_right_at_the_start_is_judged_anew() {
+    let mut bench = bench(vec![hook("a", &["Start"], "Abort")], json!({}));
+    bench.settle_at(-100);
+    bench.engine = EngineState::Ready(EngineChoice::Embedded);
+    bench.settle_at(10);
+    assert_eq!(bench.is_true("Failed").as_deref(), Some("HookFailed"));
+    assert_eq!(bench.count(|a| matches!(a, Action::TakeLock)), 0);
 }
 
 #[test]

@@ -367,11 +367,8 @@ fn the_lock_is_signed_before_anything_else() {
     assert_eq!(bench.status().plan, None);
 }
 
-#[rstest]
-#[case::nobodys(Stopped::PoolsPaused, "", "someone removed our lock")]
-#[case::of_another_job(Stopped::Accepted, "ns/other", "was taken by ns/other")]
-#[case::of_another_job_from_the_beginning(Stopped::StartHook, "ns/other", "was taken by ns/other")]
-fn without_the_lock_the_job_fails(#[case] stopped: Stopped, #[case] holder: &str, #[case] message: &str) {
+/// The lock is somebody's, or nobody's where there is no name.
+fn left_without_lock(stopped: Stopped, holder: &str) -> Bench {
     let mut bench = left_at(stopped);
     let mut other = job("other", json!({}));
     other.status = Some(object(
@@ -383,6 +380,33 @@ fn without_the_lock_the_job_fails(#[case] stopped: Stopped, #[case] holder: &str
     if !holder.is_empty() {
         lock(&mut bench, holder);
     }
+    bench
+}
+
+/// The peer starts a job before it asks for the lock: this one never had it, and has lost nothing.
+#[test]
+fn a_job_that_never_had_the_lock_waits_for_it() {
+    let mut bench = left_without_lock(Stopped::StartHook, "ns/other");
+    bench.settle_at(60);
+    let message = bench.message();
+    assert!(
+        message.contains("UpgradeJob ns/other has the lock on the ClusterVersion"),
+        "{message}"
+    );
+    assert_eq!(bench.status().phase, Some(JobPhase::Running), "{message}");
+    assert_eq!((bench.is_true("Failed"), bench.status().plan), (None, None));
+
+    bench.world.cluster_version.as_mut().unwrap().metadata.annotations = None;
+    bench.settle_at(120);
+    assert_eq!(bench.is_true("TakenOver").as_deref(), Some("StartedByPeer"));
+    assert!(bench.is_locked());
+}
+
+#[rstest]
+#[case::nobodys(Stopped::PoolsPaused, "", "someone removed our lock")]
+#[case::of_another_job(Stopped::Accepted, "ns/other", "was taken by ns/other")]
+fn without_the_lock_the_job_fails(#[case] stopped: Stopped, #[case] holder: &str, #[case] message: &str) {
+    let mut bench = left_without_lock(stopped, holder);
     bench.settle_at(60);
     assert_eq!(
         bench.is_true("Failed").as_deref(),
