@@ -1,5 +1,14 @@
 //! Jobs that do not start.
 
+use kube::api::DynamicObject;
+use openshift_upgrade_operator::{
+    api::{annotations, upgrade_job::EngineChoice},
+    engine::{
+        Engine,
+        argo::{self, Argo},
+    },
+    simulator::openshift::releases::image,
+};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -9,7 +18,6 @@ use crate::{
     night::{CLUSTER_VERSION, NEW, NEWER, Night, UPGRADE_CONFIG, at, job_of, window},
     simulated::NAMESPACE,
 };
-use openshift_upgrade_operator::{api::annotations, simulator::openshift::releases::image};
 
 /// Hooks before the end.
 const CREATED: &str = "Create, ";
@@ -76,7 +84,7 @@ fn superseded_while_it_waits_for_the_lock() -> Night {
 }
 
 /// A job that is due ten minutes earlier.
-fn other(version: &str) -> kube::api::DynamicObject {
+fn other(version: &str) -> DynamicObject {
     let spec = json!({
         "startAfter": at("21:50"), "startBefore": at("22:50"),
         "desiredVersion": {"version": version, "image": image(version)},
@@ -111,6 +119,22 @@ fn lock_of_another_namespace() -> Night {
             "version",
             &json!({"metadata": {"annotations": {annotations::UPGRADE_JOB: null}}}),
         )
+}
+
+/// The user's template has it so, once the hooks of Create have run; nobody lets it go on.
+fn workflow_suspended() -> Night {
+    let template = |text: &str| {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own", "namespace": NAMESPACE},
+            "data": {Argo.template_key(): text}});
+        serde_json::from_value::<DynamicObject>(map).unwrap()
+    };
+    let suspended = argo::TEMPLATE.replacen("\nspec:\n", "\nspec:\n  suspend: true\n", 1);
+    assert_ne!(suspended, argo::TEMPLATE);
+    Night::by_hand()
+        .on(EngineChoice::Argo)
+        .config(&json!({"workflow": {"template": {"name": "own"}}}))
+        .with(template(argo::TEMPLATE))
+        .apply("21:58", &template(&suspended))
 }
 
 fn create_hook_running() -> Night {
@@ -275,6 +299,14 @@ fn hosted_control_plane() -> Night {
          whether the controller of Argo Workflows runs, serves namespace openshift-upgrade, and what its log says. To try \
          again, create another UpgradeJob",
     NOT_CREATED,
+    UNTOUCHED
+)]
+#[case::workflow_suspended(
+    workflow_suspended(),
+    "WorkflowSuspended",
+    "Job could not be started before Tue 2026-12-01 23:00 (Europe/Zurich) / 2026-12-01 22:00 UTC: workflow night-run-1 was \
+         suspended by a person. To try again, create another UpgradeJob",
+    CREATED,
     UNTOUCHED
 )]
 #[case::create_hook_running(
