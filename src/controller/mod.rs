@@ -88,8 +88,7 @@ impl Context {
     /// A snapshot with everything read again that writes rest on.
     async fn fresh(&self, world: &World) -> Result<World, CallError> {
         let kinds = live::Kinds {
-            // The operator is not ready without them.
-            pools: true,
+            pools: self.stores.may_have_pools(),
             task_runs: self.stores.has_task_runs(),
         };
         let fresh = live::refresh(&self.client, &self.settings.namespace, world.clone(), kinds).await?;

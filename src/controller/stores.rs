@@ -296,6 +296,12 @@ impl Stores {
         }
     }
 
+    /// Whether there may be MachineConfigPools to be read: unless the API server has said for long enough that it has no such
+    /// kind, not to be told of them is an error. One that is starting says so for a moment.
+    pub(super) fn may_have_pools(&self) -> bool {
+        self.pools.knowledge() != Knowledge::NoSuchKind || self.pools.may_be_starting()
+    }
+
     /// Whether there are TaskRuns to be read: a Tekton that was taken away must not keep everything else from being read.
     pub(super) fn has_task_runs(&self) -> bool {
         self.task_runs.is_there()

@@ -74,6 +74,8 @@ pub struct Night {
     scenario: Value,
     events: Vec<Value>,
     manifests: Vec<DynamicObject>,
+    /// Kinds that the API server has not: group and plural.
+    lacks: Vec<(&'static str, &'static str)>,
     config: Value,
     job: Value,
     schedule: Value,
@@ -112,6 +114,7 @@ impl Night {
             }),
             events: Vec::new(),
             manifests: vec![hook("tell", &EVENTS, HOOK_DEADLINE, &json!({}))],
+            lacks: Vec::new(),
             config: json!({
                 "upgradeTimeout": "4h",
                 "preUpgradeHealthChecks": {"timeout": "30m"},
@@ -158,6 +161,13 @@ impl Night {
     pub fn with_idle_argo(mut self) -> Self {
         self.engine = EngineChoice::Argo;
         self.argo = Argo::Idle;
+        self
+    }
+
+    /// The API server has no kind MachineConfigPool.
+    pub fn without_kind_of_pools(mut self) -> Self {
+        self.lacks
+            .push(("machineconfiguration.openshift.io", "machineconfigpools"));
         self
     }
 
@@ -348,6 +358,9 @@ impl Night {
         if let Some(Peer { last, gone }) = self.peer {
             peer::lead(&admin, clock_, last).await;
             simulation.until(gone).await;
+        }
+        for (group, plural) in &self.lacks {
+            simulation.server.hide_from_operators(group, plural);
         }
         simulation.start_operator(&settings);
         simulation.play(&timeline);

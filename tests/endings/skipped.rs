@@ -385,6 +385,15 @@ fn hosted_control_plane() -> Night {
     NOT_CREATED,
     UNTOUCHED
 )]
+#[case::no_kind_of_pools(
+    Night::by_hand().without_kind_of_pools(),
+    "UnsupportedTopology",
+    "Job could not be started before Tue 2026-12-01 23:00 (Europe/Zurich) / 2026-12-01 22:00 UTC: the cluster has a \
+         hosted control plane or no MachineConfigPools: it is not upgraded by this operator. To try again, create \
+         another UpgradeJob",
+    NOT_CREATED,
+    UNTOUCHED
+)]
 fn not_started(
     #[case] night: Night,
     #[case] expired: &str,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::{Identity, refusal::Refusal};
+use super::{Identity, kinds::Resource, refusal::Refusal};
 
 /// What happens to one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +64,8 @@ pub struct Faults {
     pub away_until: Option<Timestamp>,
     /// Until when nothing of this client reaches the server, and no answer reaches it.
     pub cut_off_until: BTreeMap<Identity, Timestamp>,
+    /// Kinds that no operator finds.
+    pub hidden: BTreeSet<Resource>,
 }
 
 impl Faults {

@@ -54,7 +54,7 @@ use self::{
     answer::{Body, answer, json_answer},
     connection::{Connection, Queue},
     faults::{Course, Faults},
-    kinds::Kind,
+    kinds::{Kind, Resource},
     refusal::Refusal,
     request::{Place, Request},
     selector::Filter,
@@ -184,6 +184,20 @@ impl ApiServer {
         self.inner.left.notify_waiters();
     }
 
+    /// From now on the server has no such kind, as far as operators can see. The simulated cluster keeps it: its own parts are
+    /// not what is tested.
+    pub fn hide_from_operators(&self, group: &str, plural: &str) {
+        let hidden = Resource {
+            group: group.to_owned(),
+            plural: plural.to_owned(),
+        };
+        lock(&self.inner.faults).hidden.insert(hidden);
+    }
+
+    fn is_hidden(&self, identity: Identity, resource: &Resource) -> bool {
+        identity.is_counted() && lock(&self.inner.faults).hidden.contains(resource)
+    }
+
     fn is_away(&self, identity: Identity) -> bool {
         let until = lock(&self.inner.faults).away_until;
         identity.is_counted() && until.is_some_and(|t| self.inner.clock.now() < t)
@@ -274,7 +288,7 @@ impl ApiServer {
             .place()
             .filter(|_| request.is_understood())
             .ok_or_else(unknown)?;
-        let kind = self.kind(&place)?;
+        let kind = self.kind(identity, &place)?;
         let name = place.name.as_deref();
         match (&request.method, name, place.subresource.as_deref()) {
             (&Method::GET, None, None) if request.is_set("watch") => {
@@ -310,13 +324,13 @@ impl ApiServer {
         }
     }
 
-    fn kind(&self, place: &Place) -> Result<Kind, Refusal> {
+    fn kind(&self, identity: Identity, place: &Place) -> Result<Kind, Refusal> {
         let storage = lock(&self.inner.storage);
         let kind = storage
             .kinds
             .all()
             .get(&place.resource)
-            .filter(|k| k.version == place.version);
+            .filter(|k| k.version == place.version && !self.is_hidden(identity, &place.resource));
         kind.cloned().ok_or_else(|| {
             // Groups with another ending belong to CustomResourceDefinitions.
             let group = &place.resource.group;
