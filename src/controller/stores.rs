@@ -317,8 +317,10 @@ impl Stores {
 
     /// The first kind that is not known yet, or that must be there and is not; `None` when decisions can be made.
     pub fn not_ready(&self) -> Option<String> {
-        let needed = self.needed().into_iter();
-        let missing = needed.filter(|(_, knowledge)| *knowledge == Knowledge::NoSuchKind);
+        let missing = self
+            .needed()
+            .into_iter()
+            .filter(|(_, knowledge)| *knowledge == Knowledge::NoSuchKind);
         let missing = missing.map(|(kind, _)| format!("the CustomResourceDefinition of {kind} is missing"));
         missing.chain(self.not_listed()).next()
     }
@@ -343,7 +345,20 @@ impl Stores {
     }
 
     /// What is known of the kinds without which nothing can be decided.
-    fn needed(&self) -> [(&'static str, Knowledge); 8] {
+    fn needed(&self) -> Vec<(&'static str, Knowledge)> {
+        let others = [
+            (
+                "ClusterVersion (config.openshift.io)",
+                self.cluster_versions.knowledge(),
+            ),
+            ("Job", self.hook_jobs.knowledge()),
+            ("Node", self.nodes.knowledge()),
+        ];
+        self.ours().into_iter().chain(others).collect()
+    }
+
+    /// Those of them that are ours.
+    fn ours(&self) -> [(&'static str, Knowledge); 5] {
         [
             (
                 "ClusterVersion (managedupgrade.appuio.io)",
@@ -353,12 +368,6 @@ impl Stores {
             ("UpgradeJob", self.jobs.knowledge()),
             ("UpgradeJobHook", self.hooks.knowledge()),
             ("UpgradeSuspensionWindow", self.windows.knowledge()),
-            (
-                "ClusterVersion (config.openshift.io)",
-                self.cluster_versions.knowledge(),
-            ),
-            ("Job", self.hook_jobs.knowledge()),
-            ("Node", self.nodes.knowledge()),
         ]
     }
 
@@ -392,21 +401,32 @@ impl Stores {
 
     /// What `/metrics` tells at `now`, of them and of this process.
     ///
-    /// Of the cluster nothing is told before all of it is known: a config without its jobs is one that never succeeded.
+    /// Of the cluster nothing is told before what the series rest on is listed: a config without its jobs is one that never
+    /// succeeded. Any other kind that cannot be listed hides nothing, or alerts that fire would end by it.
     pub fn metrics(&self, now: Timestamp) -> Vec<Family> {
-        let world = if self.not_listed().is_none() {
-            self.world()
-        } else {
-            World::default()
-        };
+        let empty = Self::default();
+        let told = if self.is_told_of() { self } else { &empty };
+        let world = told.world();
         let mut all = self.standing.metrics(self.not_ready().is_some());
-        all.extend(validity::metrics(&world, &self.force_drains(), now));
+        all.extend(validity::metrics(&world, &told.force_drains(), now));
         all.extend(world.metrics(now));
         all.extend(engine::metrics(self.installed()));
         all.extend(self.forced.metrics());
-        all.extend(machine::metrics(self.machines.all()));
+        all.extend(machine::metrics(told.machines.all()));
         all.extend(self.requests.metrics());
         all
+    }
+
+    /// Whether all is listed that the series about the cluster rest on.
+    fn is_told_of(&self) -> bool {
+        let ours = self.ours().into_iter().map(|(_, knowledge)| knowledge);
+        let besides = [
+            self.force_drains.knowledge(),
+            self.cluster_versions.knowledge(),
+            self.pools.knowledge(),
+        ];
+        ours.chain(besides)
+            .all(|knowledge| knowledge != Knowledge::Unknown)
     }
 
     /// Empty, of a process that has asked and deleted something.
@@ -491,22 +511,51 @@ mod tests {
         stores
     }
 
+    fn is_told(stores: &Stores) -> bool {
+        let lines = told(&stores.metrics("2026-11-24T21:30:00Z".parse().unwrap()));
+        let created = "upgradeconfig_created_timestamp_seconds weekly 1767225600";
+        lines.iter().any(|line| line == created)
+    }
+
     /// Otherwise a start of the operator would look as if nothing had ever succeeded.
     #[test]
-    fn nothing_is_told_of_the_cluster_before_all_of_it_is_listed() {
+    fn nothing_is_told_of_the_cluster_before_it_is_listed() {
         let stores = without_jobs();
-        let is_told = || {
-            let lines = told(&stores.metrics("2026-11-24T21:30:00Z".parse().unwrap()));
-            let created = "upgradeconfig_created_timestamp_seconds weekly 1767225600";
-            lines.iter().any(|line| line == created)
-        };
         assert_eq!(
             stores.not_listed(),
             Some("UpgradeJob is not listed yet".to_owned())
         );
-        assert!(!is_told());
+        assert!(!is_told(&stores));
         stores.jobs.list([]);
         assert_eq!(stores.not_listed(), None);
-        assert!(is_told());
+        assert!(is_told(&stores));
+    }
+
+    /// Such as an engine whose conversion webhook is broken: it must not end the alerts about everything else.
+    #[test]
+    fn a_kind_beside_that_cannot_be_listed_hides_nothing() {
+        let mut stores = without_jobs();
+        stores.jobs.list([]);
+        stores.task_runs = Mirror::default();
+        stores.tekton = EngineObjects::default();
+        stores.operators = Mirror::default();
+        assert!(stores.not_listed().is_some());
+        assert!(is_told(&stores));
+    }
+
+    /// A pool that is left paused is told by jobs and pools together, what is valid by each kind of ours.
+    #[test]
+    fn what_series_rest_on_is_waited_for() {
+        for hide in [
+            |stores: &mut Stores| stores.pools = Mirror::default(),
+            |stores: &mut Stores| stores.cluster_versions = Mirror::default(),
+            |stores: &mut Stores| stores.force_drains = Mirror::default(),
+            |stores: &mut Stores| stores.hooks = Mirror::default(),
+        ] {
+            let mut stores = without_jobs();
+            stores.jobs.list([]);
+            hide(&mut stores);
+            assert!(!is_told(&stores), "{:?}", stores.not_listed());
+        }
     }
 }
