@@ -122,6 +122,12 @@ impl<'a> Draft<'a> {
             notices: Vec::new(),
             wakes: Vec::new(),
         };
+        // A status that an earlier version wrote may call a run missed whose job a person deleted. That is nothing to be mended,
+        // see `record`, and an alert would fire for it.
+        draft
+            .status
+            .conditions
+            .retain(|c| c.type_ != types::RUN_MISSED || c.reason != reasons::JOB_DELETED);
         match hindrance {
             Some(by) => draft.hold(&by),
             None => draft.let_go(),

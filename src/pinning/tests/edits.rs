@@ -137,6 +137,25 @@ fn the_reason_of_a_run_is_never_that_of_another() {
     );
 }
 
+/// As an earlier version wrote it: `UpgradeMissed` would fire for what a person did.
+#[rstest]
+#[case::served("0 22 * * 2", "JobDeleted", "")]
+#[case::not_served("0 22 * * 7", "JobDeleted", "")]
+#[case::missed_for_another_reason("0 22 * * 2", "NotCreatedInTime", "True")]
+fn a_run_whose_job_was_deleted_is_not_called_missed_any_more(
+    #[case] cron: &str,
+    #[case] reason: &str,
+    #[case] expected: &str,
+) {
+    let (mut config, mut world) = pinned();
+    let (said, conditions) = (at(PIN), &mut config.status.as_mut().unwrap().conditions);
+    conditions::set(conditions, types::RUN_MISSED, true, reason, "m", None, said);
+    edit(&mut config, cron);
+    world.jobs.clear();
+    let decision = step(&mut config, &mut world, at("2026-11-24T17:10:00Z"));
+    assert_eq!(condition(&decision, types::RUN_MISSED).0, expected);
+}
+
 #[test]
 fn a_pinned_job_that_was_deleted_is_not_made_again_and_said() {
     let (mut config, mut world) = pinned();
