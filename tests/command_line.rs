@@ -110,6 +110,47 @@ fn a_reader_that_has_seen_enough_is_no_error(#[case] args: &[&str]) {
     assert_eq!((output.status.code(), error.as_str()), (Some(0), ""));
 }
 
+/// The Job of the chart tries again at 2 and gives up at 1, so a drain of its node must not look like an answer.
+#[test]
+fn a_release_that_is_told_to_stop_ends_with_exit_code_2_whatever_it_waits_for() {
+    // Connections are taken, and nobody ever answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let kubeconfig = format!(
+        "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+         users: [{{name: u, user: {{}}}}], clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}]}}"
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), kubeconfig).unwrap();
+    let release = std::process::Command::new(assert_cmd::cargo::cargo_bin("upgrade-operator"))
+        .args(["release", "--all", "--namespace=ns", "--kubeconfig"])
+        .arg(file.path())
+        .env_remove("RUST_LOG")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Once it is connected, it is past everything that could have kept it from hearing a signal.
+    let (tell, connected) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(silent.accept()));
+    let _connection = connected
+        .recv_timeout(std::time::Duration::from_secs(60))
+        .unwrap()
+        .unwrap();
+    let pid = release.id().to_string();
+    let told = std::process::Command::new("kill").args(["-TERM", &pid]).status();
+    assert!(told.unwrap().success());
+    // It gives up by itself 10 s after it asked.
+    let output = release.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(2), &b""[..])
+    );
+    assert!(error.contains("stopped by a signal"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
 #[test]
 fn the_documented_commands_print_what_is_documented() {
     let text = include_str!("../docs/next-runs.md");

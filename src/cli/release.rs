@@ -56,11 +56,12 @@ pub enum Error {
 
 /// Runs `upgrade-operator release`. Exit code 1: the operator must not be removed now.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
+    // First of all, since the first process of a container has no other answer to a signal.
+    let stop = super::termination().map_err(Error::Signal)?;
     let config = run::client_config(args.kubeconfig.as_deref()).await?;
     let namespace = run::namespace(args.namespace, &config);
     let client = Client::try_from(config)?;
     let settings = Settings::new(namespace, Zones::bundled("UTC")?);
-    let stop = super::termination().map_err(Error::Signal)?;
     let done = match release_all(&client, &settings, Clock::System, stop).await {
         Err(refused @ removal::Error::Refused(_)) => {
             eprintln!("error: {refused}");

@@ -5,7 +5,13 @@
 //! it for ever. The operator loses the lease at its next renewal, and stops writing when its term is over at the latest; that
 //! is waited for. Then the lease is kept for a while, so that the operator starts nothing while it is being removed.
 
-use std::{pin::pin, time::Duration};
+#[cfg(test)]
+mod tests;
+
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -13,7 +19,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams, PostParams},
 };
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{
     calls::{CallError, call, found},
@@ -37,6 +43,10 @@ const AT_MOST: Duration = Duration::from_secs(90);
 const TAKEN: Duration = Duration::from_secs(180);
 /// For how long it is kept when all is given back: time to remove the operator, and not too long to install it again.
 const KEPT: Duration = Duration::from_secs(30);
+/// How long the API server is asked for a kind that it says it has not: one that is starting says so for a moment.
+const ABSENT: Duration = Duration::from_secs(15);
+/// How long the write that takes the lease may go on once it is to stop: the lease must not stay taken.
+const LAST_WRITE: Duration = Duration::from_secs(5);
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -54,6 +64,14 @@ pub enum Error {
     TooLong {
         /// What kept it last.
         problem: String,
+    },
+    /// All is given back, but the operator may start something before it is removed.
+    #[error("everything is given back ({}), but the operator is not kept from starting something anew: {source}; run it again", told(.done))]
+    NotKept {
+        /// What was done, and what is left for a person.
+        done: Vec<String>,
+        /// Why the lease could not be written.
+        source: CallError,
     },
     /// Somebody ended it, such as the drain of its node.
     #[error(
@@ -83,19 +101,24 @@ pub async fn release_all(
     clock: Clock,
     stop: impl Future<Output = ()>,
 ) -> Result<Vec<String>, Error> {
-    let reach = Reach::of(client, &settings.namespace).await?;
-    // First without taking the lease from an operator that has work to do.
-    let world = look(client, settings, reach.kinds).await?;
-    removal(&world, settings, clock.now()).map_err(Error::Refused)?;
-    let seat = Seat::take(client, &settings.namespace, clock).await?;
+    let mut stop = pin!(stop);
     let mut done = Vec::new();
+    let reach = tokio::select! {
+        biased;
+        () = &mut stop => return Err(Error::Stopped { done }),
+        reach = first_look(client, settings, clock) => reach?,
+    };
+    let taken = Seat::take_unless(client, &settings.namespace, clock, stop.as_mut()).await?;
+    let Some(seat) = taken else {
+        return Err(Error::Stopped { done });
+    };
     let work = async {
         seat.until_its_holder_has_stopped().await;
         give_back(client, settings, clock, reach.kinds, &mut done).await
     };
     let outcome = tokio::select! {
         biased;
-        () = pin!(stop) => None,
+        () = &mut stop => None,
         outcome = work => Some(outcome),
     };
     let is_given_back = outcome.as_ref().is_some_and(Result::is_ok);
@@ -105,10 +128,20 @@ pub async fn release_all(
         return Err(Error::Stopped { done });
     };
     let left = outcome?;
-    freed?;
     done.extend(left);
     done.extend(reach.unread);
-    Ok(done)
+    match freed {
+        Ok(()) => Ok(done),
+        Err(source) => Err(Error::NotKept { done, source }),
+    }
+}
+
+/// Looks without taking the lease from an operator that has work to do.
+async fn first_look(client: &Client, settings: &Settings, clock: Clock) -> Result<Reach, Error> {
+    let reach = Reach::of(client, &settings.namespace).await?;
+    let world = look(client, settings, reach.kinds).await?;
+    removal(&world, settings, clock.now()).map_err(Error::Refused)?;
+    Ok(reach)
 }
 
 /// What of the cluster can be looked at.
@@ -120,19 +153,36 @@ struct Reach {
 
 impl Reach {
     async fn of(client: &Client, namespace: &str) -> Result<Self, CallError> {
+        let mut unread = Vec::new();
         let pools = ApiResource::erase::<MachineConfigPool>(&());
-        let pools = is_there("list MachineConfigPools", &Api::all_with(client.clone(), &pools)).await?;
+        let pools = Api::all_with(client.clone(), &pools);
+        let pools = is_there_after_all("list MachineConfigPools", &pools).await?;
+        if !pools {
+            unread.push(UNREAD_POOLS.to_owned());
+        }
         let runs = Api::namespaced_with(client.clone(), namespace, &task_run::resource());
-        let (task_runs, unread) = match is_there("list the TaskRuns of hooks", &runs).await {
-            Ok(there) => (there, Vec::new()),
-            Err(error) => match error.forbidden() {
-                Some(said) => (false, vec![unread_task_runs(namespace, &said)]),
-                None => return Err(error),
-            },
+        let task_runs = match is_there("list the TaskRuns of hooks", &runs).await {
+            Ok(there) => there,
+            Err(error) => {
+                let said = error.forbidden().ok_or(error)?;
+                unread.push(unread_task_runs(namespace, &said));
+                false
+            }
         };
         let kinds = live::Kinds { pools, task_runs };
         Ok(Self { kinds, unread })
     }
+}
+
+/// Whether the API server has the kind, or has it within a while.
+async fn is_there_after_all(attempt: &str, api: &Api<DynamicObject>) -> Result<bool, CallError> {
+    let deadline = Instant::now() + ABSENT;
+    while !is_there(attempt, api).await? {
+        if timeout_at(deadline, sleep(LOOK)).await.is_err() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether the API server has the kind.
@@ -143,6 +193,9 @@ async fn is_there(attempt: &str, api: &Api<DynamicObject>) -> Result<bool, CallE
         Err(error) => Err(error),
     }
 }
+
+const UNREAD_POOLS: &str = "MachineConfigPools were not looked at, for the API server has no such kind. Has this cluster such pools, \
+    the API server may be starting, and pools may stay paused: run this again once `oc get machineconfigpools` shows them";
 
 fn unread_task_runs(namespace: &str, said: &str) -> String {
     format!(
@@ -289,6 +342,29 @@ impl Seat {
         }
     }
 
+    /// Takes it, unless `stop` completes first. Then `None`, and the lease is free again if the API server answers soon, else
+    /// it runs out.
+    async fn take_unless(
+        client: &Client,
+        namespace: &str,
+        clock: Clock,
+        stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Option<Self>, CallError> {
+        let mut taking = pin!(Self::take(client, namespace, clock));
+        tokio::select! {
+            biased;
+            () = stop => {}
+            taken = &mut taking => return taken.map(Some),
+        }
+        // The write may be under way, and then nobody would give back what it takes.
+        if let Ok(Ok(seat)) = timeout(LAST_WRITE, taking).await
+            && let Err(error) = seat.leave(false, clock).await
+        {
+            tracing::warn!(%error, "the Lease stays taken until it runs out");
+        }
+        Ok(None)
+    }
+
     /// Its former holder writes nothing from then on.
     async fn until_its_holder_has_stopped(&self) {
         if self.is_taken_away {
@@ -326,169 +402,5 @@ fn taken(before: &Record, now: Timestamp) -> Record {
         acquired: Some(now),
         renewed: Some(now),
         transitions: before.transitions.saturating_add(1),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http::{Request, Response, StatusCode};
-    use kube::client::Body;
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::{
-        schedule::Zones,
-        simulator::api::{ApiServer, Identity, Kinds},
-    };
-
-    const NAMESPACE: &str = "openshift-upgrade";
-
-    struct Bench {
-        admin: Client,
-        clock: Clock,
-        settings: Settings,
-    }
-
-    /// A cluster with a ClusterVersion, and an operator that holds the Lease.
-    async fn bench() -> Bench {
-        let clock = Clock::starting_at("2026-11-21T00:00:00Z".parse().unwrap());
-        let server = ApiServer::new(clock, Kinds::ours());
-        let bench = Bench {
-            admin: server.client(Identity::Admin),
-            clock,
-            settings: Settings::new(NAMESPACE.to_owned(), Zones::bundled("UTC").unwrap()),
-        };
-        let version = json!({
-            "apiVersion": "config.openshift.io/v1",
-            "kind": "ClusterVersion",
-            "metadata": {"name": "version"},
-            "spec": {"clusterID": "c"},
-        });
-        let kind = ApiResource::erase::<crate::openshift::cluster_version::ClusterVersion>(&());
-        let versions: Api<DynamicObject> = Api::all_with(bench.admin.clone(), &kind);
-        let version = serde_json::from_value(version).unwrap();
-        versions.create(&PostParams::default(), &version).await.unwrap();
-        let mut lease = Lease::default();
-        lease.metadata.name = Some(LEASE.to_owned());
-        let mut record = taken(&Record::default(), clock.now());
-        record.holder = Some("an operator".to_owned());
-        lease.spec = Some(record.to_spec());
-        bench
-            .leases()
-            .create(&PostParams::default(), &lease)
-            .await
-            .unwrap();
-        bench
-    }
-
-    impl Bench {
-        fn leases(&self) -> Api<Lease> {
-            Api::namespaced(self.admin.clone(), NAMESPACE)
-        }
-
-        async fn holder(&self) -> Option<String> {
-            let lease = self.leases().get(LEASE).await.unwrap();
-            Record::from(&lease).holder
-        }
-
-        async fn release_by(
-            &self,
-            client: &Client,
-            stop: impl Future<Output = ()>,
-        ) -> Result<Vec<String>, Error> {
-            release_all(client, &self.settings, self.clock, stop).await
-        }
-
-        /// A client that is answered with this where the path ends so.
-        fn answering(&self, plural: &'static str, code: StatusCode, answer: &Value) -> Client {
-            let (behind, answer) = (self.admin.clone(), answer.to_string());
-            let service = tower::service_fn(move |request: Request<Body>| {
-                let (behind, answer) = (behind.clone(), answer.clone());
-                async move {
-                    if request.uri().path().ends_with(plural) {
-                        let body = Body::from(answer.into_bytes());
-                        return Ok(Response::builder().status(code).body(body).unwrap());
-                    }
-                    behind.send(request).await
-                }
-            });
-            Client::new(service, NAMESPACE)
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn without_tekton_and_with_nothing_held_nothing_is_said() {
-        let bench = bench().await;
-        let said = bench
-            .release_by(&bench.admin, std::future::pending())
-            .await
-            .unwrap();
-        assert_eq!(said, Vec::<String>::new());
-        assert_eq!(bench.holder().await.as_deref(), Some("upgrade-operator release"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_cluster_without_the_kind_of_pools_has_none() {
-        let bench = bench().await;
-        let client = bench.answering(
-            "/machineconfigpools",
-            StatusCode::NOT_FOUND,
-            &json!("404 page not found"),
-        );
-        let said = bench.release_by(&client, std::future::pending()).await.unwrap();
-        assert_eq!(said, Vec::<String>::new());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn pools_that_may_not_be_read_are_not_taken_for_none() {
-        let bench = bench().await;
-        let client = bench.answering(
-            "/machineconfigpools",
-            StatusCode::FORBIDDEN,
-            &forbidden("machineconfigpools"),
-        );
-        let error = bench
-            .release_by(&client, std::future::pending())
-            .await
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("cannot list MachineConfigPools"),
-            "{error}"
-        );
-        assert_eq!(bench.holder().await.as_deref(), Some("an operator"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn task_runs_that_may_not_be_read_are_told() {
-        let bench = bench().await;
-        let client = bench.answering("/taskruns", StatusCode::FORBIDDEN, &forbidden("taskruns"));
-        let said = bench.release_by(&client, std::future::pending()).await.unwrap();
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(
-            said[0].contains("TaskRuns were not looked at") && said[0].contains("taskruns is forbidden"),
-            "{said:?}"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_signal_gives_the_lease_back_to_the_operator() {
-        let bench = bench().await;
-        // While it waits for the operator to stop.
-        let stop = sleep(DURATION / 2);
-        let error = bench.release_by(&bench.admin, stop).await.unwrap_err();
-        assert!(matches!(error, Error::Stopped { .. }), "{error}");
-        assert!(error.to_string().contains("run it again"), "{error}");
-        assert_eq!(bench.holder().await, None);
-        bench
-            .release_by(&bench.admin, std::future::pending())
-            .await
-            .unwrap();
-    }
-
-    fn forbidden(plural: &str) -> Value {
-        json!({
-            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
-            "message": format!("{plural} is forbidden: User \"u\" cannot list resource \"{plural}\""),
-        })
     }
 }

@@ -44,9 +44,10 @@ pub enum Task {
 
 /// Decides what is to be done next; nothing = the operator may go.
 ///
-/// The error says what keeps it: jobs that run, and those that cannot be read, each with what to do.
+/// The error says what keeps it: jobs that run, those that cannot be read, and those whose paused pools cannot be seen, each
+/// with what to do.
 pub fn removal(world: &World, settings: &Settings, now: Timestamp) -> Result<Vec<Task>, Vec<String>> {
-    let obstacles = obstacles(world);
+    let obstacles = obstacles(world, &settings.namespace);
     if !obstacles.is_empty() {
         return Err(obstacles);
     }
@@ -94,7 +95,7 @@ pub fn left_paused(world: &World, namespace: &str) -> Vec<String> {
         .collect()
 }
 
-fn obstacles(world: &World) -> Vec<String> {
+fn obstacles(world: &World, namespace: &str) -> Vec<String> {
     let running = world.jobs.iter().filter(|job| is_running(job)).map(|job| {
         let phase = job
             .status
@@ -115,7 +116,27 @@ fn obstacles(world: &World) -> Vec<String> {
         .cluster_version
         .is_none()
         .then(|| "the ClusterVersion was not found: whether a job holds it is not known".to_owned());
-    running.chain(unreadable).chain(unknown).collect()
+    let unseen = world
+        .jobs
+        .iter()
+        .filter_map(|job| pools_out_of_sight(world, namespace, job));
+    running.chain(unreadable).chain(unknown).chain(unseen).collect()
+}
+
+/// A job that paused pools, where none at all is to be seen. Without them nothing is unpaused, and nobody is told of them
+/// once the job is let go.
+fn pools_out_of_sight(world: &World, namespace: &str, job: &UpgradeJob) -> Option<String> {
+    let paused = job.status.as_ref().map(|s| &s.paused_pools)?;
+    if !world.pools.is_empty() || paused.is_empty() || !is_protected(job) || is_running(job) {
+        return None;
+    }
+    let pools: Vec<&str> = paused.iter().map(|pool| pool.name.as_str()).collect();
+    let (name, pools) = (job.name_any(), pools.join(", "));
+    Some(format!(
+        "UpgradeJob {name} has paused MachineConfigPools ({pools}), and the API server shows none: see whether `oc get \
+         machineconfigpools` does, and try again then. If they are gone for good, let the job go by hand: oc -n {namespace} patch \
+         upgradejob {name} --type merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'"
+    ))
 }
 
 /// Started, and without an outcome.

@@ -275,7 +275,13 @@ fn everything_can_be_off() {
 fn before_it_is_removed_it_gives_back_what_it_holds() {
     let objects = template(&[r#"operator.namespace="served""#]);
     let job = the(&objects, "Job");
-    assert_eq!(job["metadata"]["annotations"]["helm.sh/hook"], "pre-delete");
+    let annotations = &job["metadata"]["annotations"];
+    assert_eq!(annotations["helm.sh/hook"], "pre-delete");
+    // One that succeeds names the pools that it leaves paused.
+    assert_eq!(
+        annotations["helm.sh/hook-output-log-policy"],
+        "hook-succeeded,hook-failed"
+    );
     let of_job = &job["spec"]["template"]["spec"];
     let of_operator = &the(&objects, "Deployment")["spec"]["template"]["spec"];
     for same in [

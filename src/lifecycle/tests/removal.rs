@@ -76,6 +76,32 @@ fn without_a_cluster_version_nothing_is_known() {
     assert!(next(&world).is_err());
 }
 
+/// An API server that is starting says for a moment that it has no such kind.
+#[rstest]
+#[case::held(true, 1)]
+#[case::let_go(false, 0)]
+fn a_job_that_paused_pools_is_not_let_go_where_none_is_to_be_seen(
+    #[case] is_protected: bool,
+    #[case] obstacles: usize,
+) {
+    let mut world = ended();
+    let job = &mut world.jobs[0];
+    job.metadata.finalizers = job.metadata.finalizers.take().filter(|_| is_protected);
+    job.status.as_mut().unwrap().paused_pools =
+        serde_json::from_value(json!([{"name": "night", "reason": "delay"}])).unwrap();
+    let with_pools = next(&world);
+    assert!(with_pools.is_ok(), "{with_pools:?}");
+    world.pools.clear();
+    let why = next(&world).err().unwrap_or_default();
+    assert_eq!(why.len(), obstacles, "{why:?}");
+    for said in [
+        "UpgradeJob up has paused MachineConfigPools (night)",
+        "oc -n ns patch upgradejob up",
+    ] {
+        assert!(why.iter().all(|w| w.contains(said)), "{why:?}");
+    }
+}
+
 fn actions_of(tasks: &[Task]) -> Vec<Action> {
     let of = |task: &Task| match task {
         Task::GiveBack { decision, .. } => decision.actions.clone(),
