@@ -197,6 +197,25 @@ fn the_alerts_are_those_of_the_repository() {
     assert_eq!(the(&template(&[]), "PrometheusRule")["spec"], ours["spec"]);
 }
 
+#[rstest]
+#[case::with_a_slash("https://git.example.com/platform/upgrades/blob/main/")]
+#[case::without("https://git.example.com/platform/upgrades/blob/main")]
+#[ignore = "needs helm: tests/run"]
+fn links_to_runbooks_can_be_opened_where_it_is_said_where_they_are(#[case] base: &str) {
+    let objects = template(&[&format!("metrics.prometheusRule.runbookBaseUrl={}", json!(base))]);
+    let mut ours: Value = serde_yaml::from_str(&text("deploy/alerts/upgrade-operator.yaml")).unwrap();
+    let rules = ours["spec"]["groups"][0]["rules"].as_array_mut().unwrap();
+    assert!(rules.len() > 10);
+    for rule in rules {
+        let url = &mut rule["annotations"]["runbook_url"];
+        let page = url.as_str().unwrap();
+        *url = json!(format!(
+            "https://git.example.com/platform/upgrades/blob/main/{page}"
+        ));
+    }
+    assert_eq!(the(&objects, "PrometheusRule")["spec"], ours["spec"]);
+}
+
 #[test]
 #[ignore = "needs helm: tests/run"]
 fn of_two_replicas_one_waits_on_another_node() {
@@ -375,6 +394,10 @@ fn rights_for_what_is_not_used_can_be_taken_away(#[case] part: &str, #[case] rig
 #[case::no_duration(r#"operator.retrievalGrace="5 minutes""#, "/operator/retrievalGrace")]
 #[case::no_engine(r#"operator.engine="argocd""#, "/operator/engine")]
 #[case::no_port(r#"operator.listen="0.0.0.0""#, "/operator/listen")]
+#[case::no_link(
+    r#"metrics.prometheusRule.runbookBaseUrl="git.example.com""#,
+    "/metrics/prometheusRule/runbookBaseUrl"
+)]
 #[case::no_digest(r#"image.digest="abc""#, "/image/digest")]
 #[ignore = "needs helm: tests/run"]
 fn wrong_values_are_refused_by_name(#[case] set: &str, #[case] named: &str) {
