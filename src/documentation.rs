@@ -1,6 +1,7 @@
 //! Checks that the documents say what the code does.
 
 mod api_reference;
+mod containerfile;
 mod examples;
 mod metrics;
 
