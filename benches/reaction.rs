@@ -41,6 +41,8 @@ use support::{Lane, NAMESPACE, object, until};
 const STARTS: usize = 11;
 /// So often the channel is changed.
 const CHANGES: usize = 41;
+/// What is measured by the audit log needs the requests of all, with what they say.
+const AUDIT_LEVEL: &str = "its level must be Request: TESTBED_AUDIT=Request tests/cluster/lane up N";
 /// Until it rests after its start.
 const SETTLING: Duration = Duration::from_secs(30);
 
@@ -157,7 +159,9 @@ async fn upgrade(lane: &Lane) {
                 .as_array()
                 .is_some_and(|ops| ops.iter().any(ends))
     });
-    let completed = completed.expect("the write that ends the update of the control plane");
+    let completed = completed.unwrap_or_else(|| {
+        panic!("the write that ends the update of the control plane is not in the audit log; {AUDIT_LEVEL}")
+    });
     let ours = |line: &&Line| {
         line.user.username == OPERATOR
             && ["patch", "update", "create"].contains(&line.verb.as_str())
@@ -201,6 +205,10 @@ fn print_requests(what: &str, counts: &BTreeMap<String, usize>) {
 }
 
 fn print_times(what: &str, mut all: Vec<SignedDuration>) {
+    assert!(
+        !all.is_empty(),
+        "{what}: nothing was found in the audit log; {AUDIT_LEVEL}"
+    );
     all.sort();
     let in_ms = |at: usize| all[at].as_secs_f64() * 1000.0;
     let last = all.len() - 1;
