@@ -17,3 +17,4 @@ mod ttl;
 mod unreadable;
 mod upgrade;
 mod windows;
+mod workflow_link;
