@@ -121,6 +121,78 @@ fn the_document_of_three_nights() {
     assert_golden("document.json", output.stdout);
 }
 
+/// Every call of `rehearse` in a file for a CI service, as words: in a line of a script, or as the arguments of a container.
+fn calls(file: &Value) -> Vec<Vec<String>> {
+    let words: Vec<String> = match file {
+        Value::String(line) => line.split_whitespace().map(str::to_owned).collect(),
+        Value::Array(all) => {
+            let words = all.iter().map(|w| w.as_str().map(str::to_owned));
+            words.collect::<Option<_>>().unwrap_or_default()
+        }
+        _ => Vec::new(),
+    };
+    let at = words.iter().position(|w| w == "rehearse");
+    // Names of jobs have no flags.
+    let call = at.filter(|_| words.iter().any(|w| w.starts_with("--from")));
+    if let Some(at) = call {
+        return vec![words[at + 1..].to_vec()];
+    }
+    match file {
+        Value::Array(all) => all.iter().flat_map(calls).collect(),
+        Value::Object(fields) => fields.values().flat_map(calls).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// As they stand there, but for the folder and for the length: a fortnight instead of a year. The manifests are those of the
+/// layout for many clusters before Kustomize puts them together.
+#[rstest]
+#[case::github("ci/github.yaml", &["manifests.yaml"])]
+#[case::gitlab("ci/gitlab.yaml", &["test-1.yaml", "prod-1.yaml"])]
+#[case::tekton("rehearse-task.yaml", &["manifests.yaml"])]
+fn what_the_examples_for_ci_call_rehearses_the_manifests_of_a_cluster(
+    #[case] file: &str,
+    #[case] manifests: &[&str],
+) {
+    let read = |name: &str| {
+        let path = format!("{}/docs/examples/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+    };
+    let shown: Value = serde_yaml::from_str(&read(file)).unwrap();
+    let calls = calls(&shown);
+    assert_eq!(calls.len(), manifests.len(), "{calls:?}");
+    for (call, name) in calls.iter().zip(manifests) {
+        let cluster = if *name == "test-1.yaml" {
+            "test-1"
+        } else {
+            "prod-1"
+        };
+        let parts = ["base/holidays", "base/notify", "base/upgrade"].map(str::to_owned);
+        let parts = parts
+            .into_iter()
+            .chain([format!("clusters/{cluster}/cluster-version")]);
+        let all: Vec<String> = parts.map(|p| read(&format!("gitops/{p}.yaml"))).collect();
+        let arguments: Vec<String> = call
+            .iter()
+            .map(|word| {
+                word.replace("$(workspaces.source.path)/", "")
+                    .replace("$(params.manifests)", "manifests.yaml")
+                    .replace("/work/", "")
+                    .replace("1y", "14d")
+            })
+            .collect();
+        assert_eq!(arguments[0], *name);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = rehearse(&[(name, &all.join("\n---\n"))], &arguments);
+        let output = output.success().get_output().clone();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            text.contains("\n2 runs: 2 succeeded, 0 failed, 0 skipped\n"),
+            "{file}: {text}"
+        );
+    }
+}
+
 #[test]
 fn the_shipped_example_succeeds() {
     let output = rehearse(
