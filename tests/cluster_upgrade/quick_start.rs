@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use openshift_upgrade_operator::api::upgrade_job::StepPhase;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -389,7 +389,14 @@ async fn a_new_user_reaches_a_watched_upgrade_by_the_quick_start() {
 
     offer(&cluster, &offers).await;
 
-    // 2. Say when.
+    // 2. Say when. As the page says: change `cron` and `location` first. The next run is more than a day ahead, and its version
+    // is not chosen yet, whenever this test runs.
+    let zone = TimeZone::get("Asia/Tokyo").unwrap();
+    let in_two_days = Timestamp::now() + SignedDuration::from_hours(48);
+    let weekday = in_two_days.to_zoned(zone.clone()).weekday();
+    let weekday = weekday.to_sunday_zero_offset();
+    reader.edits("cron", &format!("0 22 * * {weekday}"));
+    reader.edits("location", "Asia/Tokyo");
     let apply = reader.turns_to("oc apply");
     reader.runs(&apply);
     let block = reader.turns_to("upgrade-operator next-runs");
@@ -410,12 +417,11 @@ async fn a_new_user_reaches_a_watched_upgrade_by_the_quick_start() {
     assert_eq!(announced, 11, "{said}");
     assert!(said.contains("Next Possible Schedules:"), "{said}");
 
-    // As the page says: change `cron` and `location` first. Then its time comes soon, and the version is chosen at once.
+    // A later change is applied the same way. Then its time comes soon, and the version is chosen at once.
     let start = near_minute(Timestamp::now());
-    let local = start.to_zoned(TimeZone::get("Asia/Tokyo").unwrap());
+    let local = start.to_zoned(zone);
     let (minute, hour, day, month) = (local.minute(), local.hour(), local.day(), local.month());
     reader.edits("cron", &format!("{minute} {hour} {day} {month} *"));
-    reader.edits("location", "Asia/Tokyo");
     reader.runs(&apply);
     let job = cluster.only_job(SOON).await;
     let name = job.metadata.name.unwrap();
