@@ -172,8 +172,16 @@ fn with_names(place: &str, text: &str, names: &[(&str, &str, String)]) -> String
     result + rest
 }
 
-/// A folder with the repository, in which a reader may write files, and `oc` and `kubectl` that only try to write.
+/// A folder with the repository, in which a reader may write files, `oc` and `kubectl` that only try to write, and a `grep` that
+/// may find nothing: pods of a lane have no log.
 struct Folder(TempDir);
+
+const GREP: &str = r#"#!/usr/bin/env bash
+PATH=$REAL_PATH grep "$@"
+code=$?
+((code != 1)) || code=0
+exit "$code"
+"#;
 
 /// Notes each call, and each that fails with what it said.
 const SHIM: &str = r#"#!/usr/bin/env bash
@@ -192,12 +200,23 @@ case $verb in
     # A lane's pods have no log.
     logs) more=(--ignore-errors) ;;
 esac
-run=(kubectl)
-# It goes on for ever, and has printed by then what there is.
-[[ " $* " != *' --watch '* ]] || run=(timeout 2 kubectl)
-PATH=$REAL_PATH "${run[@]}" "$@" "${more[@]}" 2> >(tee "$RECORD.said" >&2)
-code=$?
-((code != 124)) || code=0
+run=(env PATH="$REAL_PATH" kubectl "$@" "${more[@]}")
+if [[ " $* " == *' --watch '* ]]; then
+    # It goes on for ever: until it has shown a head and a line below it.
+    exec {shown}< <(exec "${run[@]}" 2> >(tee "$RECORD.said" >&2))
+    watch=$!
+    code=0
+    for line in 'a head' 'an object'; do
+        read -r -t 60 -u "$shown" && continue
+        code=1
+        echo "the watch has not shown $line" | tee -a "$RECORD.said" >&2
+        break
+    done
+    kill "$watch"
+else
+    "${run[@]}" 2> >(tee "$RECORD.said" >&2)
+    code=$?
+fi
 echo "$*" >>"$RECORD.calls"
 if ((code)); then
     wait
@@ -215,20 +234,20 @@ impl Folder {
         }
         let bin = folder.path().join("bin");
         fs::create_dir(&bin).unwrap();
-        for name in ["oc", "kubectl"] {
-            fs::write(bin.join(name), SHIM).unwrap();
+        for (name, program) in [("oc", SHIM), ("kubectl", SHIM), ("grep", GREP)] {
+            fs::write(bin.join(name), program).unwrap();
             fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
         }
         Self(folder)
     }
 
-    /// Runs a script; what was called, and what failed.
+    /// Runs a script until a command of it fails, be it before a pipe; what was called, and what failed.
     fn run(&self, s: &Scenario, script: &str) -> (usize, String) {
         let record = self.0.path().join("record");
         let path = s.lane.variable("PATH");
         let bin = self.0.path().join("bin");
         let output = Command::new("bash")
-            .args(["-u", "-c", script])
+            .args(["-euo", "pipefail", "-c", script])
             .current_dir(self.0.path())
             .env("KUBECONFIG", s.lane.variable("KUBECONFIG"))
             .env("PATH", format!("{}:{path}", bin.display()))
@@ -246,12 +265,9 @@ impl Folder {
         };
         let calls = take("calls").lines().count();
         let mut failed = take("failed");
-        let said = String::from_utf8_lossy(&output.stderr);
-        if said.contains("syntax error")
-            || said.contains("unbound variable")
-            || said.contains("command not found")
-        {
-            failed += &said;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            failed = format!("{failed}{}: {said}", output.status);
         }
         (calls, failed)
     }
