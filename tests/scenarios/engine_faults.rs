@@ -10,10 +10,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, PostParams},
 };
 use openshift_upgrade_operator::{
-    api::{
-        UpgradeJob,
-        upgrade_job::{EngineChoice, StepPhase},
-    },
+    api::{UpgradeJob, upgrade_job::EngineChoice},
     engine::{Engine, argo::Argo, tekton::Tekton},
 };
 use rstest::rstest;
@@ -25,10 +22,11 @@ use crate::{
         objects::{hold_night, hook, job},
         scenario, scenario_on, status, until,
     },
-    hook_templates,
+    hook_templates, own_templates,
 };
 
-/// Long enough to be seen, short enough to be waited for.
+/// Long enough to be seen, short enough to be waited for. Only for scenarios in which every silence of the engine is to end in
+/// a hand-over: a controller that is killed and started may take longer to come back when the machine is busy.
 pub const SOON: [&str; 2] = ["--engine-handover-after", "20s"];
 
 pub fn engine_of(job: &UpgradeJob) -> Option<EngineChoice> {
@@ -164,6 +162,7 @@ async fn an_engine_that_never_picks_the_workflow_up_is_told_and_left(#[case] eng
         s.lane.component("start", engine.kind().as_str()).await;
         let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
         assert!(is_stopped(&workflow), "{workflow:#?}");
+        own_templates::one_that_is_never_mended_is_told_and_the_job_goes_on(s).await;
     })
     .await;
 }
@@ -202,53 +201,6 @@ async fn kinds_that_are_removed_in_mid_run_cost_the_workflow_and_nothing_else(
         .await;
         let done = assert_done_once(s, "j").await;
         assert_eq!(condition(&done, "EngineStalled"), "EngineStalled=True/HandedOver");
-    })
-    .await;
-}
-
-/// How many steps the job has reached.
-fn reached(job: &UpgradeJob) -> usize {
-    let steps = status(job).steps;
-    steps.iter().filter(|s| s.phase != StepPhase::Pending).count()
-}
-
-/// It dies whenever it has gone on to another step.
-#[rstest]
-#[case::argo(&Argo)]
-#[case::tekton(&Tekton)]
-#[tokio::test]
-#[ignore = "needs a lane of the test cluster"]
-async fn an_engine_that_is_killed_at_each_step_is_waited_for(#[case] engine: &'static dyn Engine) {
-    scenario_on(engine, &[], async |s| {
-        s.create(&hook("at-complete", &["UpgradeComplete"])).await;
-        s.create(&hook("at-finish", &["Finish"])).await;
-        let config = json!({"machineConfigPools": hold_night("1s", None)});
-        s.create(&job("j", Some("4.18.5"), config)).await;
-        let (mut killed, mut seen) = (0, 0);
-        loop {
-            let is_done = |j: &UpgradeJob| has(j, "Succeeded").or_else(|| has(j, "Failed")).is_some();
-            let job = s
-                .until_job("j", "has gone on or is over", |j| is_done(j) || reached(j) > seen)
-                .await;
-            seen = reached(&job);
-            s.lane.component("kill", engine.kind().as_str()).await;
-            s.lane.component("start", engine.kind().as_str()).await;
-            if is_done(&job) {
-                break;
-            }
-            killed += 1;
-        }
-        assert!(killed >= 6, "the engine was killed only {killed} times");
-        let done = assert_done_once(s, "j").await;
-        assert_eq!(
-            engine_of(&done),
-            Some(engine.kind()),
-            "{:#?}",
-            status(&done).conditions
-        );
-        let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
-        assert!(has_succeeded(&workflow), "{workflow:#?}");
-        assert_eq!(s.workflows().await.len(), 1);
     })
     .await;
 }

@@ -21,6 +21,7 @@ mod documents_commands;
 mod documents_paths;
 mod drains;
 mod engine_faults;
+mod engine_killed;
 mod failures;
 mod fuzz;
 mod gitops;

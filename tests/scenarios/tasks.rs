@@ -19,7 +19,6 @@ use openshift_upgrade_operator::{
 use serde_json::{Value, json};
 
 use crate::{
-    engine_faults::SOON,
     harness::{
         NAMESPACE, Scenario, assert_succeeded, condition, desired, failure, has, is_installed, kubelet, lock,
         objects::{hold_night, in_seconds, job},
@@ -385,7 +384,7 @@ async fn end_step(s: &Scenario, name: &str) {
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
 async fn pods_that_cannot_be_made_templates_that_lack_a_step_and_steps_that_people_end() {
-    scenario_on(&Tekton, &SOON, async |s| {
+    scenario_on(&Tekton, &[], async |s| {
         create(s, "hook", "0", &["Start"], "Abort").await;
         refused_by_a_quota(s).await;
 
@@ -400,7 +399,7 @@ async fn pods_that_cannot_be_made_templates_that_lack_a_step_and_steps_that_peop
         let hooks = s.dynamic("managedupgrade.appuio.io/v1beta1", "UpgradeJobHook");
         hooks.delete("hook", &DeleteParams::default()).await.unwrap();
 
-        own_templates::one_that_lacks_a_step_is_told_and_the_job_goes_on(s).await;
+        own_templates::one_that_is_mended_in_time_is_told_and_taken(s).await;
         own_templates::one_that_is_made_to_wait_says_so(s).await;
         ended_by_hand(s).await;
         assert_eq!(lock(&s.cluster_version().await), None);
