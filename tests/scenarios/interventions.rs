@@ -4,7 +4,11 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use openshift_upgrade_operator::openshift::machine_config_pool::MachineConfigPool;
+use openshift_upgrade_operator::{
+    api::upgrade_job::EngineChoice,
+    engine::{Engine, argo::Argo, tekton::Tekton},
+    openshift::machine_config_pool::MachineConfigPool,
+};
 use rstest::rstest;
 use serde_json::json;
 
@@ -15,7 +19,7 @@ use crate::{
         audit::Request,
         desired, failure, has, history, is_installed, is_owned, is_updated, lock,
         objects::{hold_night, hook, job, running_for},
-        scenario, status, until,
+        scenario, scenario_on, status, until,
     },
 };
 
@@ -170,8 +174,13 @@ async fn a_job_that_is_deleted_while_its_upgrade_is_under_way_lets_it_go_on_with
     .await;
 }
 
+/// As the engine's UI does: the field of Argo, or that of Tekton.
 async fn stop(s: &Scenario, name: &str, how: &str) {
-    s.edit_workflow(&format!("{name}-run-1"), json!({"spec": {"shutdown": how}}))
+    let field = match s.engine.kind() {
+        EngineChoice::Tekton => "status",
+        EngineChoice::Argo | EngineChoice::Embedded | EngineChoice::Auto => "shutdown",
+    };
+    s.edit_workflow(&format!("{name}-run-1"), json!({"spec": {field: how}}))
         .await;
 }
 
@@ -206,15 +215,17 @@ async fn a_workflow_that_is_ended_before_desired_update_was_set_ends_the_job(
 }
 
 #[rstest]
-#[case::stopped("Stop", "stopped")]
-#[case::terminated("Terminate", "terminated")]
+#[case::stopped(&Argo, "Stop", "stopped")]
+#[case::terminated(&Argo, "Terminate", "terminated")]
+#[case::cancelled(&Tekton, "Cancelled", "terminated")]
 #[tokio::test]
 #[ignore = "needs the test cluster: tests/run"]
 async fn a_workflow_that_is_ended_while_the_upgrade_is_under_way_ends_the_job(
+    #[case] engine: &'static dyn Engine,
     #[case] how: &str,
     #[case] said: &str,
 ) {
-    scenario(&[], async |s| {
+    scenario_on(engine, &[], async |s| {
         s.create(&hook("at-finish", &["Finish"])).await;
         s.fault("stall-at", "40").await;
         create(s, "stopped").await;
