@@ -187,7 +187,10 @@ fn the_pages_link_to_files_that_are_there() {
         let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for link in links.filter(|link| !link.contains("://")) {
             let (path, heading) = link.split_once('#').unwrap_or((link, ""));
-            let target = file(&page).parent().unwrap().join(path);
+            let target = match path {
+                "" => file(&page),
+                path => file(&page).parent().unwrap().join(path),
+            };
             let target =
                 fs::read_to_string(&target).unwrap_or_else(|e| panic!("{page} links to {link}: {e}"));
             let anchor = |line: &str| {
