@@ -149,7 +149,10 @@ async fn upgrade(lane: &Lane) {
 
     // The simulator's write that ends the update of the control plane, and the first of ours after it.
     let lines = audit_log::read(&support::audit_log());
-    let ends = |op: &serde_json::Value| op["path"] == "/status/history/0/state" && op["value"] == "Completed";
+    let ends = |op: &serde_json::Value| {
+        let newest = &op["value"][0];
+        op["path"] == "/status/history" && newest["state"] == "Completed" && newest["version"] == "4.18.5"
+    };
     let completed = lines.iter().find(|line| {
         let object = line.object_ref.clone().unwrap_or_default();
         object.kind() == "clusterversions/status"
