@@ -219,24 +219,29 @@ pub fn outcome(job: &UpgradeJob) -> Value {
         "phase": status.phase, "message": status.message})
 }
 
+/// Makes a job that waits for an operator that is not well; its control plane will stand still at 40 %.
+pub async fn waits_for_etcd(s: &Scenario, name: &str) {
+    s.fault(
+        "degraded-operators",
+        "etcd EtcdMembersDegraded 1 of 3 members is unhealthy",
+    )
+    .await;
+    s.until_simulator_has_looked().await;
+    s.fault("stall-at", "40").await;
+    s.create(&job(name, Some("4.18.5"), json!({}))).await;
+    s.until_job(name, "waits for etcd", |j| {
+        status(j)
+            .message
+            .is_some_and(|m| m.contains("operator etcd is Degraded"))
+    })
+    .await;
+}
+
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
 async fn people_resume_suspend_and_retry_as_argo_lets_them_and_nothing_happens_twice() {
     scenario(&[], async |s| {
-        s.fault(
-            "degraded-operators",
-            "etcd EtcdMembersDegraded 1 of 3 members is unhealthy",
-        )
-        .await;
-        s.until_simulator_has_looked().await;
-        s.fault("stall-at", "40").await;
-        s.create(&job("j", Some("4.18.5"), json!({}))).await;
-        s.until_job("j", "waits for etcd", |j| {
-            status(j)
-                .message
-                .is_some_and(|m| m.contains("operator etcd is Degraded"))
-        })
-        .await;
+        waits_for_etcd(s, "j").await;
         one_step_is_resumed(s).await;
         all_is_suspended(s).await;
         let done = s.until_over("j").await;

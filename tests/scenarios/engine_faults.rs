@@ -383,20 +383,26 @@ async fn a_workflow_that_a_person_paused_ends_with_its_job() {
     .await;
 }
 
+/// From now on a quota refuses all pods: that of the name `none`.
+pub async fn refuse_all_pods(s: &Scenario) -> Api<ResourceQuota> {
+    let quotas: Api<ResourceQuota> = Api::namespaced(s.client.clone(), NAMESPACE);
+    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+    let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
+    quotas.create(&PostParams::default(), &quota).await.unwrap();
+    until("the quota counts", async || {
+        let quota = quotas.get("none").await.ok()?;
+        quota.status?.hard.filter(|h| !h.is_empty())
+    })
+    .await;
+    quotas
+}
+
 /// Argo tries for ever to make a pod that a quota refuses.
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
 async fn a_quota_that_refuses_the_pod_of_a_hook_is_told_until_there_is_room() {
     scenario(&[], async |s| {
-        let quotas: Api<ResourceQuota> = Api::namespaced(s.client.clone(), NAMESPACE);
-        let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
-        let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
-        quotas.create(&PostParams::default(), &quota).await.unwrap();
-        until("the quota counts", async || {
-            let quota = quotas.get("none").await.ok()?;
-            quota.status?.hard.filter(|h| !h.is_empty())
-        })
-        .await;
+        let quotas = refuse_all_pods(s).await;
         s.create(&hook_templates::template()).await;
         s.create(&hook_templates::hook("a", &["Start"], "Abort", "0"))
             .await;

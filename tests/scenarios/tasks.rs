@@ -1,6 +1,6 @@
 //! Hooks that are Tekton Tasks: the real controller runs their TaskRuns, and a stand-in kubelet says how their pods die.
 
-use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,
     api::{
@@ -19,6 +19,8 @@ use openshift_upgrade_operator::{
 use serde_json::{Value, json};
 
 use crate::{
+    argo::waits_for_etcd,
+    engine_faults::refuse_all_pods,
     harness::{
         NAMESPACE, Scenario, assert_succeeded, condition, desired, failure, has, is_installed, kubelet, lock,
         objects::{hold_night, in_seconds, job},
@@ -301,15 +303,7 @@ async fn a_task_that_tekton_refuses_costs_its_hook_and_not_the_upgrade() {
 
 /// Tekton looks again at a TaskRun whose pod a quota refused once a minute, or when somebody writes to it.
 async fn refused_by_a_quota(s: &Scenario) {
-    let quotas: Api<ResourceQuota> = Api::namespaced(s.client.clone(), NAMESPACE);
-    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
-    let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
-    quotas.create(&PostParams::default(), &quota).await.unwrap();
-    until("the quota counts", async || {
-        let quota = quotas.get("none").await.ok()?;
-        quota.status?.hard.filter(|h| !h.is_empty())
-    })
-    .await;
+    let quotas = refuse_all_pods(s).await;
     s.create(&job("quota", None, json!({}))).await;
     s.until_job("quota", "tells of the quota", |j| {
         status(j).message.is_some_and(|m| m.contains("exceeded quota"))
@@ -328,20 +322,7 @@ async fn refused_by_a_quota(s: &Scenario) {
 
 /// A step's CustomRun is given its end by hand: a check is approved so, any other step goes on until the cluster is there.
 async fn ended_by_hand(s: &Scenario) {
-    s.fault(
-        "degraded-operators",
-        "etcd EtcdMembersDegraded 1 of 3 members is unhealthy",
-    )
-    .await;
-    s.until_simulator_has_looked().await;
-    s.fault("stall-at", "40").await;
-    s.create(&job("ended", Some("4.18.5"), json!({}))).await;
-    s.until_job("ended", "waits for etcd", |j| {
-        status(j)
-            .message
-            .is_some_and(|m| m.contains("operator etcd is Degraded"))
-    })
-    .await;
+    waits_for_etcd(s, "ended").await;
     end_step(s, "ended-run-1-pre-health-check").await;
     s.until_step_runs("ended", "await-control-plane").await;
     s.fault("degraded-operators", "").await;

@@ -100,6 +100,15 @@ fn left_at(stopped: Stopped) -> Bench {
     left_by(stopped, held())
 }
 
+/// A health check of the peer, begun or done.
+fn health(bench: &mut Bench, type_: &str, done: bool) {
+    if done {
+        condition(bench, type_, "True", "Completed", "Health checks ok");
+    } else {
+        condition(bench, type_, "False", "InProgress", "Health checks started");
+    }
+}
+
 fn left_by(stopped: Stopped, patch: Value) -> Bench {
     let mut bench = Bench::new(job("j", patch));
     bench.world.hooks = vec![
@@ -131,13 +140,6 @@ fn left_by(stopped: Stopped, patch: Value) -> Bench {
             message,
         );
     }
-    let health = |bench: &mut Bench, type_: &str, done: bool| {
-        if done {
-            condition(bench, type_, "True", "Completed", "Health checks ok");
-        } else {
-            condition(bench, type_, "False", "InProgress", "Health checks started");
-        }
-    };
     if came_to(Stopped::PreHealthBegun) {
         health(&mut bench, "PreHealthCheckDone", came_to(Stopped::PreHealthDone));
     }
@@ -495,13 +497,7 @@ fn what_the_peer_says_of_the_cluster_does_not_count() {
         "Completed",
         "Upgrade completed",
     );
-    condition(
-        &mut bench,
-        "PostHealthCheckDone",
-        "True",
-        "Completed",
-        "Health checks ok",
-    );
+    health(&mut bench, "PostHealthCheckDone", true);
     take_over(&mut bench);
     assert_eq!(taken_over(&bench), ASKED);
     assert_eq!(bench.is_true("UpgradeCompleted"), None);
@@ -562,13 +558,7 @@ fn maintenance_without_an_update_is_carried_on() {
     let mut patch = held();
     patch["spec"]["desiredVersion"] = Value::Null;
     let mut bench = left_by(Stopped::PreHealthDone, patch);
-    condition(
-        &mut bench,
-        "PostHealthCheckDone",
-        "True",
-        "Completed",
-        "Health checks ok",
-    );
+    health(&mut bench, "PostHealthCheckDone", true);
     take_over(&mut bench);
     assert_eq!(
         taken_over(&bench),
