@@ -98,8 +98,8 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> CreateRun {
         }
     }
     match stall::watch(draft, plan) {
-        stall::Watched::Stalled(message) => CreateRun::Going(Obstacle::new(reasons::ENGINE_STALLED, message)),
-        stall::Watched::AtWork | stall::Watched::HandedOver => CreateRun::Going(create_hook_running()),
+        Some(message) => CreateRun::Going(Obstacle::new(reasons::ENGINE_STALLED, message)),
+        None => CreateRun::Going(create_hook_running()),
     }
 }
 

@@ -90,8 +90,8 @@ fn expire(draft: &mut Draft<'_>, plan: &Plan) -> bool {
         return false;
     }
     let obstacle = match stall::watch(draft, plan) {
-        stall::Watched::Stalled(why) => Some(pending::Obstacle::new(reasons::ENGINE_STALLED, why)),
-        stall::Watched::AtWork | stall::Watched::HandedOver => paused(draft),
+        Some(why) => Some(pending::Obstacle::new(reasons::ENGINE_STALLED, why)),
+        None => paused(draft),
     };
     pending::expire(draft, obstacle);
     true

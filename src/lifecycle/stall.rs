@@ -19,16 +19,6 @@ const PICK_UP: SignedDuration = SignedDuration::from_mins(2);
 /// How long it may take in mid-run.
 const NEXT_STEP: SignedDuration = SignedDuration::from_mins(5);
 
-/// What came of looking at the engine.
-pub(super) enum Watched {
-    /// It does its part, or may still.
-    AtWork,
-    /// It does not: what, and what to do about it.
-    Stalled(String),
-    /// It did not for so long that the job goes on without it.
-    HandedOver,
-}
-
 /// What the engine does not do.
 struct Silence {
     since: Timestamp,
@@ -36,14 +26,15 @@ struct Silence {
     what: String,
 }
 
-/// Says whether the engine does its part, and hands over when it has not for too long.
+/// Says whether the engine does its part, and hands over when it has not for too long. While that is waited for: what it does not
+/// do, and what to do about it.
 ///
 /// Silence is counted from what is on record. An operator that was away itself has seen none of it: before it hands over, it
 /// has said so, and waits as long as it would have waited after that.
-pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Watched {
+pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Option<String> {
     let Some(silence) = silence(draft, plan) else {
         at_work(draft);
-        return Watched::AtWork;
+        return None;
     };
     let handover = draft.input.settings.engine_handover_after;
     let patience = if has_begun(draft, plan) {
@@ -55,7 +46,7 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Watched {
     let said_at = later(silence.since, patience);
     if draft.now() < said_at {
         draft.wake_at(said_at);
-        return Watched::AtWork;
+        return None;
     }
     let said = conditions::get(&draft.status.conditions, types::ENGINE_STALLED)
         .filter(|c| c.status == "True")
@@ -74,7 +65,7 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Watched {
         // What has not begun by then is not run late, whoever was away: the caller lets it expire.
         Some(until) if draft.now() >= until && !is_too_late(draft, plan) => {
             attempt::hand_over(draft, plan, &what);
-            return Watched::HandedOver;
+            return None;
         }
         Some(until) => draft.wake_at(until),
         None => {}
@@ -89,7 +80,7 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Watched {
         draft.notice(true, reasons::ENGINE_STALLED, message.clone());
     }
     draft.say(message);
-    Watched::Stalled(told)
+    Some(told)
 }
 
 /// The engine shows the workflow in a way that cannot be led, and that will not change: no use to wait.
