@@ -10,13 +10,13 @@ build_operator() {
     local triple target started=$SECONDS
     triple=$(rustc -vV | sed -n 's/^host: //p')
     target=${CARGO_TARGET_DIR:-$TESTBED_CHECKOUT/target}
-    step "building the operator (cargo, release, static)"
+    step "building the operator (cargo, static)"
     (
         cd "$TESTBED_CHECKOUT"
         RUSTFLAGS='-C target-feature=+crt-static' \
-            cargo build --quiet --release --target "$triple" --target-dir "$target" --bin upgrade-operator
+            cargo build --quiet --profile testbed --target "$triple" --target-dir "$target" --bin upgrade-operator
     )
-    OPERATOR_BINARY=$target/$triple/release/upgrade-operator
+    OPERATOR_BINARY=$target/$triple/testbed/upgrade-operator
     step "the operator's binary is built ($((SECONDS - started)) s)"
 }
 
