@@ -71,6 +71,9 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> CreateRun {
                 }
                 return CreateRun::Going(Obstacle::new(reasons::ENGINE_UNSUPPORTED, message));
             }
+            if running::stopped(draft, run) {
+                return CreateRun::JobFailed;
+            }
             match drive::main_part(draft, plan, run) {
                 drive::Driven::Failed { reason, message } => {
                     draft.fail(reason, message);
@@ -78,7 +81,7 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> CreateRun {
                 }
                 drive::Driven::Done => return CreateRun::Over,
                 // The engine gave up: hooks that ran are tracked, the others get a run of their own.
-                drive::Driven::Going if run.finished || run.stop.is_some() => {
+                drive::Driven::Going if run.finished => {
                     native::blame(draft, plan, run);
                     let why = format!("the workflow ended by itself ({})", run.phase);
                     return gave_up(draft, plan, &why);

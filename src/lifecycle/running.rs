@@ -160,16 +160,8 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
     if let Some(problem) = &run.unsupported {
         return stall::unsupported(draft, plan, problem);
     }
-    if let Some(stop) = run.stop {
-        let how = match stop {
-            StopRequest::Stop => "stopped",
-            StopRequest::Terminate => "terminated",
-        };
-        let who = run.stopped_by.as_deref().unwrap_or("a person");
-        return draft.fail(
-            reasons::WORKFLOW_STOPPED,
-            format!("the workflow was {how} by {who}"),
-        );
+    if stopped(draft, run) {
+        return;
     }
     if let Some(why) = superseded(draft) {
         return draft.succeed(JobPhase::Skipped, reasons::SKIPPED, why);
@@ -200,6 +192,21 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
             endings(draft, plan);
         }
     }
+}
+
+/// Whoever stops a workflow of a job, also that of its hooks of Create, wants no upgrade: the job fails. Whether it has.
+pub(super) fn stopped(draft: &mut Draft<'_>, run: &Run) -> bool {
+    let how = match run.stop {
+        Some(StopRequest::Stop) => "stopped",
+        Some(StopRequest::Terminate) => "terminated",
+        None => return false,
+    };
+    let who = run.stopped_by.as_deref().unwrap_or("a person");
+    draft.fail(
+        reasons::WORKFLOW_STOPPED,
+        format!("the workflow was {how} by {who}"),
+    );
+    true
 }
 
 /// Somebody upgraded the cluster beyond our version while the job waited: it must not go back.

@@ -12,6 +12,7 @@ use crate::{
         annotations,
         upgrade_job::{JobPhase, PauseReason},
     },
+    engine::{NodePhase, StopRequest},
     lifecycle::RunState,
     plan::Plan,
     steps::Action,
@@ -354,6 +355,30 @@ fn a_workflow_that_vanishes_is_rendered_again_without_what_is_done() {
     bench.settle_at(60);
     bench.assert_succeeded();
     assert_eq!(bench.count(|a| matches!(a, Action::SetDesiredUpdate(_))), 1);
+}
+
+/// Whether the engine ends the step of the hook by itself, as Argo does, or leaves that to the operator, as Tekton does.
+#[rstest]
+#[case::stopped(StopRequest::Stop, NodePhase::Running, "stopped")]
+#[case::terminated(StopRequest::Terminate, NodePhase::Failed, "terminated")]
+fn who_stops_the_hooks_of_create_wants_no_upgrade(
+    #[case] stop: StopRequest,
+    #[case] shown: NodePhase,
+    #[case] how: &str,
+) {
+    let mut bench = Bench::new(job("j", json!({})));
+    bench.world.hooks = vec![hook("a", "Create", "Ignore"), hook("sorry", "Failure", "Ignore")];
+    bench.settle_at(-60);
+    bench.run_mut().stop = Some(stop);
+    bench.run_mut().nodes[0].phase = shown;
+    bench.settle_at(-50);
+    let failed = bench.is_true("Failed");
+    assert_eq!(failed.as_deref(), Some("WorkflowStopped"), "{}", bench.message());
+    let said = format!("the workflow was {how} by a person. ");
+    assert!(bench.message().starts_with(&said), "{}", bench.message());
+    assert_eq!(bench.hooks_run(), ["Create:", "Failure:WorkflowStopped"]);
+    bench.settle_at(10);
+    assert!(bench.is_true("Started").is_none());
 }
 
 #[test]
