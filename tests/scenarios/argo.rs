@@ -41,7 +41,8 @@ fn assert_left(done: &UpgradeJob, why: &str) {
     assert!(message.contains(why), "{message}");
 }
 
-async fn delete(s: &Scenario, kind: &str, name: &str) {
+/// Deletes an object of ours as a person would.
+pub async fn delete(s: &Scenario, kind: &str, name: &str) {
     let api = s.dynamic("managedupgrade.appuio.io/v1beta1", kind);
     api.delete(name, &DeleteParams::default())
         .await

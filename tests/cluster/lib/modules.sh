@@ -63,9 +63,12 @@ build_argo-3-7() {
 }
 
 # build_argo_workflows OUT MODULE GO_MODULE BINARY...
+# Argo comes with two sets of CRDs: `full`, and `minimal` without schemas of workflows. The module's file `crds` says
+# which it gets; by default it is `full`.
 build_argo_workflows() {
-    local out=$1 module=$TESTBED_ROOT/modules/$2 go_module=$3 work=$1.src source binary version
+    local out=$1 module=$TESTBED_ROOT/modules/$2 go_module=$3 work=$1.src source binary version crds=full
     shift 3
+    [[ ! -e $module/crds ]] || crds=$(<"$module/crds")
     cd "$module"
     source=$(module_cache_dir "$go_module")
     version=${source##*@}
@@ -88,7 +91,7 @@ build_argo_workflows() {
     cd /
     rm -rf "$work"
 
-    manifests_to_json "$out/crds" "$source"/manifests/base/crds/full/argoproj.io_*.yaml
+    manifests_to_json "$out/crds" "$source/manifests/base/crds/$crds"/argoproj.io_*.yaml
 }
 
 # The conversion of CRDs needs a webhook that is not here, so they have the version

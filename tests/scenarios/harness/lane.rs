@@ -17,22 +17,43 @@ const PATIENCE: Duration = Duration::from_secs(1_200);
 /// What the lock file holds while a test has its lane up: one that was killed leaves it behind.
 const IN_USE: &str = "in use by a scenario test\n";
 
+/// A version of Argo Workflows that lanes can have (`LANE_ARGO`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgoVersion {
+    /// With full CRDs.
+    V4_1,
+    /// With minimal CRDs.
+    V3_7,
+}
+
+impl ArgoVersion {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::V4_1 => "4.1",
+            Self::V3_7 => "3.7",
+        }
+    }
+}
+
 /// A lane that is up, and nobody else's.
 pub struct Lane {
     engines: &'static str,
+    argo: ArgoVersion,
     number: u8,
     lock: File,
     environment: BTreeMap<String, String>,
 }
 
 impl Lane {
-    /// Takes a free lane and brings it up with these workflow engines (`LANE_ENGINES`) and an audit log of all requests.
-    pub async fn take(engines: &'static str) -> Self {
+    /// Takes a free lane and brings it up with these workflow engines (`LANE_ENGINES`), Argo in this version, and an audit log of
+    /// all requests.
+    pub async fn take(engines: &'static str, argo: ArgoVersion) -> Self {
         tokio::task::spawn_blocking(move || {
             let (number, lock) = lock_one();
             // From here on the guard takes it down, whatever happens.
             let mut lane = Self {
                 engines,
+                argo,
                 number,
                 lock,
                 environment: BTreeMap::new(),
@@ -75,7 +96,8 @@ impl Lane {
             .arg(self.number.to_string())
             .args(after)
             .env("TESTBED_AUDIT", "Request")
-            .env("LANE_ENGINES", self.engines);
+            .env("LANE_ENGINES", self.engines)
+            .env("LANE_ARGO", self.argo.as_str());
         command
     }
 

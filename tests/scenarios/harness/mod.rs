@@ -49,8 +49,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-pub use self::look::*;
 use self::{audit::Request, lane::Lane, process::Process};
+pub use self::{lane::ArgoVersion, look::*};
 
 /// The namespace that the operator serves.
 pub const NAMESPACE: &str = "openshift-upgrade";
@@ -97,16 +97,34 @@ pub async fn scenario_on(
     operator: &[&str],
     test: impl AsyncFnOnce(&mut Scenario),
 ) {
-    let mut running = Scenario::start(engine, operator).await;
+    scenario_with(engine, ArgoVersion::V4_1, operator, test).await;
+}
+
+/// The same where Argo Workflows is installed in this version.
+pub async fn scenario_on_argo(
+    version: ArgoVersion,
+    operator: &[&str],
+    test: impl AsyncFnOnce(&mut Scenario),
+) {
+    scenario_with(&Argo, version, operator, test).await;
+}
+
+async fn scenario_with(
+    engine: &'static dyn Engine,
+    argo: ArgoVersion,
+    operator: &[&str],
+    test: impl AsyncFnOnce(&mut Scenario),
+) {
+    let mut running = Scenario::start(engine, argo, operator).await;
     test(&mut running).await;
     running.finish();
 }
 
 impl Scenario {
-    async fn start(engine: &'static dyn Engine, operator: &[&str]) -> Self {
+    async fn start(engine: &'static dyn Engine, argo: ArgoVersion, operator: &[&str]) -> Self {
         // An error says that another test has installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let lane = Lane::take(engine.kind().as_str()).await;
+        let lane = Lane::take(engine.kind().as_str(), argo).await;
         let folder = tempfile::tempdir().expect("making a folder for logs");
         let client = client(lane.variable("KUBECONFIG")).await;
 
