@@ -1,31 +1,36 @@
-//! Leads a workflow through a play, as the operator would, and compares it with the model at each step.
+//! Leads a job through a play with its workflow on a real engine, as the operator would, and compares what the job tells with
+//! what it has to tell.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use openshift_upgrade_operator::{
-    api::job_config::WorkflowConfig,
-    engine::{
-        Engine, NodePhase, Place, Report, Run, RunContext, StopRequest, Workflow, Write, native::NO_TEMPLATES,
+    api::{
+        job_config::WorkflowConfig,
+        labels,
+        upgrade_job::{JobPhase, StepPhase, StepStatus},
     },
-    plan::Part,
+    engine::{
+        Engine, Node, NodePhase, Place, Run, RunContext, StopRequest, Workflow, Write, native::NO_TEMPLATES,
+    },
+    lifecycle::RunState,
+    plan::{Part, Plan},
+    steps::Action,
 };
-use serde_json::json;
+use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::{
-    model::{Model, NOT_FINISHED},
-    plays::{self, Play, Stop},
+    life::{Life, difference, story},
+    plays::{Next, Play},
 };
 
 const NAMESPACE: &str = "default";
-/// So long an engine may take for one step. It takes a second or two; the machine may be busy.
+/// So long an engine may take to get from one point to the next. It takes a second or two; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// So long a run that was stopped may take to end by itself.
 const FORGOTTEN: Duration = Duration::from_secs(20);
@@ -39,168 +44,147 @@ pub async fn client() -> Client {
     Client::try_default().await.expect("a cluster")
 }
 
-/// A workflow on the cluster.
+/// A job whose workflow is on the cluster.
 struct Live<'a> {
     client: &'a Client,
     engine: &'static dyn Engine,
-    play: &'a Play,
-    name: String,
+    life: Life,
+}
+
+/// What was read of the workflow that the job follows.
+struct Seen {
+    state: RunState,
+    workflow: Option<Workflow>,
+}
+
+impl Seen {
+    fn run(&self) -> Option<&Run> {
+        match &self.state {
+            RunState::Present { run, .. } => Some(run),
+            RunState::Absent | RunState::Foreign => None,
+        }
+    }
 }
 
 /// Plays it; an error says what went otherwise.
-pub async fn play(client: &Client, engine: &'static dyn Engine, play: Play) -> Result<(), String> {
-    let live = Live::create(client, engine, &play).await;
-    let mut model = Model::new(&play.plan);
-    if let Some(stop) = live.lead(&mut model).await? {
-        return live.stopped(&model, stop).await;
+pub async fn play(client: &Client, engine: &'static dyn Engine, play: &Play) -> Result<(), String> {
+    let name = format!("{}-{}", play.name, Timestamp::now().as_millisecond());
+    let mut live = Live {
+        client,
+        engine,
+        life: play.begin(&name, engine.kind()),
+    };
+    let mut last = Value::Null;
+    let mut stop = None;
+    for expected in story(play, &name) {
+        live.reach(&expected).await?;
+        match play.next(&mut live.life) {
+            Next::Moved | Next::Nothing => {}
+            Next::Stop(request) => {
+                live.stop(request).await?;
+                stop = Some(request);
+            }
+        }
+        last = expected;
     }
-    let failed = model.has_failed();
-    live.exit(model.exit(failed)).await?;
-    let run = live.wait("ended", |run| run.finished).await?;
-    let succeeded = ["Succeeded", "Completed"].contains(&run.phase.as_str());
-    if succeeded == failed || run.stop.is_some() || run.unsupported.is_some() {
-        return Err(format!("a failure? {failed}; it ended so: {run:#?}"));
-    }
-    let (expected, shown) = (model.ends(), live.ends(&run));
-    if shown != expected {
-        return Err(format!("it shows\n{shown:#?}\nnot\n{expected:#?}"));
-    }
-    Ok(())
+    let run = live.end(&last).await?;
+    live.shows_the_end(&run, stop)?;
+    live.has_no_other_that_goes_on().await
 }
 
-impl<'a> Live<'a> {
-    async fn create(client: &'a Client, engine: &'static dyn Engine, play: &'a Play) -> Self {
-        // Without UID, so nothing owns the workflow.
-        let job = plays::job(&play.name, &json!({}));
-        let name = format!("{}-{}", play.name, Timestamp::now().as_millisecond());
-        let context = RunContext {
-            job: &job,
-            name: name.clone(),
-            config: WorkflowConfig::default(),
-            template: None,
-            default_service_account: None,
-            active_deadline_seconds: 3_600,
-            hooks: &[],
-            templates: &NO_TEMPLATES,
-        };
-        let object = engine.render(&play.plan, &context).expect("a plan that renders");
-        let live = Self {
-            client,
-            engine,
-            play,
-            name,
-        };
-        live.api(&engine.resource())
-            .create(&PostParams::default(), &object)
-            .await
-            .expect("the API server takes it");
-        live
-    }
-
+impl Live<'_> {
     fn api(&self, kind: &ApiResource) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), NAMESPACE, kind)
     }
 
-    async fn read(&self) -> Workflow {
-        let object = self
-            .api(&self.engine.resource())
-            .get(&self.name)
-            .await
-            .expect("the workflow");
-        let (Some(kind), Some(label)) = (self.engine.step_resource(), self.engine.step_label()) else {
-            return object.into();
+    /// The workflow that the job follows, as the operator reads it.
+    async fn look(&self) -> Result<Seen, String> {
+        let nothing = Seen {
+            state: RunState::Absent,
+            workflow: None,
         };
-        let list = ListParams::default().labels(&format!("{label}={}", self.name));
-        let steps = self.api(&kind).list(&list).await.expect("its steps").items;
-        Workflow { object, steps }
+        let (Some(followed), Some(plan)) = (self.life.status().workflow, self.life.plan()) else {
+            return Ok(nothing);
+        };
+        let workflows = self.api(&self.engine.resource());
+        let Some(object) = workflows
+            .get_opt(&followed.name)
+            .await
+            .map_err(|e| e.to_string())?
+        else {
+            return Ok(nothing);
+        };
+        let steps = match (self.engine.step_resource(), self.engine.step_label()) {
+            (Some(kind), Some(label)) => {
+                let of_run = ListParams::default().labels(&format!("{label}={}", followed.name));
+                let found = self.api(&kind).list(&of_run).await;
+                found.map_err(|e| e.to_string())?.items
+            }
+            _ => Vec::new(),
+        };
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        let workflow = Workflow { object, steps };
+        let run = Box::new(without_times(self.engine.observe(&workflow, &plan)));
+        Ok(Seen {
+            state: RunState::Present { uid, run },
+            workflow: Some(workflow),
+        })
     }
 
-    async fn observe(&self) -> Run {
-        self.engine.observe(&self.read().await, &self.play.plan)
-    }
-
-    /// Waits until a run looks as wanted.
-    async fn wait(&self, what: &str, wanted: impl Fn(&Run) -> bool) -> Result<Run, String> {
-        let begun = tokio::time::Instant::now();
-        loop {
-            let run = self.observe().await;
-            if wanted(&run) {
-                return Ok(run);
-            }
-            if begun.elapsed() > PATIENCE {
-                return Err(format!("not {what} after {PATIENCE:?}: {run:#?}"));
-            }
-            // As the operator does with a run that was stopped and does not end.
-            if run.stop.is_some() && run.woken_at.is_none() && begun.elapsed() > FORGOTTEN {
-                let write = self.engine.wake(&self.read().await, Timestamp::now());
-                if let Some(write) = write {
-                    // One that somebody else was quicker than is not needed.
-                    self.write(&write).await?;
-                }
-            }
-            tokio::time::sleep(LOOK).await;
+    /// One look, one decision, and what comes of it; and whether there was nothing to do.
+    async fn pass(&mut self) -> Result<(Seen, bool), String> {
+        let seen = self.look().await?;
+        let asked = self.life.pass(&seen.state);
+        let mut writes = Vec::new();
+        if let (Some(workflow), Some(plan)) = (&seen.workflow, self.life.plan()) {
+            writes = self
+                .engine
+                .report(workflow, &plan, &asked.reports, Timestamp::now());
         }
-    }
-
-    /// Steps of a part that wait for the operator.
-    fn waiting(&self, run: &Run, part: Part) -> BTreeSet<String> {
-        let of_part = |name: &str| self.play.plan.step(name).is_some_and(|s| s.part == part);
-        let running = run.nodes.iter().filter(|n| n.phase == NodePhase::Running);
-        let waiting = running.filter(|n| of_part(&n.step));
-        waiting.map(|n| n.step.clone()).collect()
-    }
-
-    /// The main part; ends with the stop of a person, if there is one.
-    async fn lead(&self, model: &mut Model<'_>) -> Result<Option<&'a Stop>, String> {
-        while let Some(step) = model.next(self.play) {
-            let expected: BTreeSet<String> = model.waiting().into_iter().collect();
-            let what = format!("waiting at {expected:?}");
-            self.wait(&what, |run| self.waiting(run, Part::Main) == expected)
-                .await?;
-            if let Some(stop) = self.play.stop.as_ref().filter(|s| expected.contains(&s.at)) {
-                return Ok(Some(stop));
-            }
-            self.message(&step).await?;
-            model.end(&step, self.play.verdict(&step));
-            let (phase, text) = model.ends().remove(&step).expect("it has just ended");
-            let report = if phase == NodePhase::Succeeded {
-                Report::Succeeded(text)
-            } else {
-                Report::Failed(text)
-            };
-            self.report(&step, &report).await?;
+        let is_quiet = !asked.has_changed && writes.is_empty();
+        for write in writes {
+            // One that somebody else was quicker than is decided anew.
+            self.write(&write).await?;
         }
-        Ok(None)
+        for action in &asked.actions {
+            self.act(action, &seen).await?;
+        }
+        Ok((seen, is_quiet))
     }
 
-    /// A live text is shown, and changes nothing else.
-    async fn message(&self, step: &str) -> Result<(), String> {
-        let text = format!("{step}: 62% done, waiting on etcd");
-        self.report(step, &Report::Message(text.clone())).await?;
-        let run = self.observe().await;
-        let node = run.nodes.iter().find(|n| n.step == step);
-        let shown = node.and_then(|n| n.message.clone());
-        if shown.as_ref() != Some(&text) || node.is_none_or(|n| n.phase != NodePhase::Running) {
-            return Err(format!("{step} shows {node:?}, not {text:?}"));
+    async fn act(&self, action: &Action, seen: &Seen) -> Result<(), String> {
+        let workflow = seen.workflow.as_ref();
+        let write = match action {
+            Action::CreateWorkflow => return self.create().await,
+            Action::StopWorkflow => workflow.and_then(|w| self.engine.stop(w)),
+            Action::EndMainPart => workflow.and_then(|w| self.engine.end_main_part(w)),
+            other => return Err(format!("no play asks its engine for this: {other}")),
+        };
+        if let Some(write) = write {
+            self.write(&write).await?;
         }
         Ok(())
     }
 
-    /// Reports until the API server takes it; a conflict is a re-read.
-    async fn report(&self, step: &str, report: &Report) -> Result<(), String> {
-        let reports = [(step.to_owned(), report.clone())];
-        for _ in 0..50 {
-            let workflow = self.read().await;
-            let now = Timestamp::now();
-            let writes = self.engine.report(&workflow, &self.play.plan, &reports, now);
-            let [write] = writes.as_slice() else {
-                return Err(format!("{report:?} of {step} makes {writes:?}"));
-            };
-            if self.write(write).await? {
-                return Ok(());
-            }
-        }
-        Err("50 conflicts in a row".to_owned())
+    async fn create(&self) -> Result<(), String> {
+        let (status, plan) = (self.life.status(), self.life.plan().expect("a plan"));
+        // Without UID, so that the garbage collector does not miss the owner.
+        let mut job = self.life.job().clone();
+        job.metadata.uid = None;
+        let context = RunContext {
+            job: &job,
+            name: status.workflow.expect("a name").name,
+            config: WorkflowConfig::default(),
+            template: None,
+            default_service_account: None,
+            active_deadline_seconds: 3_600,
+            hooks: &self.life.world.hooks,
+            templates: &NO_TEMPLATES,
+        };
+        let object = self.engine.render(&plan, &context).map_err(|e| e.to_string())?;
+        let workflows = self.api(&self.engine.resource());
+        let created = workflows.create(&PostParams::default(), &object).await;
+        created.map(drop).map_err(|e| e.to_string())
     }
 
     /// Whether it went through; false is a conflict.
@@ -218,64 +202,13 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// The exit part: the operator ends its steps in their order, also where the engine begins all at once.
-    async fn exit(&self, reached: Vec<String>) -> Result<(), String> {
-        for step in reached {
-            let what = format!("waiting at {step}");
-            self.wait(&what, |run| self.waiting(run, Part::Exit).contains(&step))
-                .await?;
-            self.report(&step, &Report::Succeeded(format!("{step} is done")))
-                .await?;
-        }
-        Ok(())
-    }
-
-    fn ends(&self, run: &Run) -> BTreeMap<String, (NodePhase, String)> {
-        let is_main = |name: &str| self.play.plan.step(name).is_some_and(|s| s.part == Part::Main);
-        let ended = |p: NodePhase| p == NodePhase::Succeeded || p == NodePhase::Failed;
-        let nodes = run.nodes.iter().filter(|n| is_main(&n.step) && ended(n.phase));
-        nodes
-            .map(|n| (n.step.clone(), (n.phase, n.message.clone().unwrap_or_default())))
-            .collect()
-    }
-
-    /// A person stops it: what runs is ended as the operator does, and the exit part runs, or does not.
-    async fn stopped(&self, model: &Model<'_>, stop: &Stop) -> Result<(), String> {
-        let expected = if stop.hard {
-            StopRequest::Terminate
-        } else {
-            StopRequest::Stop
-        };
-        self.stop(stop).await?;
-        let run = self.wait("stopped", |run| run.stop.is_some()).await?;
-        if run.stop != Some(expected) {
-            return Err(format!("shows {:?}, not {expected:?}", run.stop));
-        }
-        // An engine may be quicker to end them, so not every report finds a step that waits.
-        for step in self.waiting(&run, Part::Main) {
-            self.end_if_it_waits(&step).await?;
-        }
-        if !stop.hard {
-            self.exit(model.exit(true)).await?;
-        }
-        let run = self
-            .wait("ended", |run| {
-                run.finished && self.waiting(run, Part::Main).is_empty()
-            })
-            .await?;
-        if ["Succeeded", "Completed"].contains(&run.phase.as_str()) {
-            return Err(format!("it ended so: {run:#?}"));
-        }
-        Ok(())
-    }
-
-    async fn stop(&self, stop: &Stop) -> Result<(), String> {
+    /// A person stops the workflow.
+    async fn stop(&self, request: StopRequest) -> Result<(), String> {
         for _ in 0..50 {
-            let workflow = self.read().await;
-            let write = if stop.hard {
-                self.engine.stop(&workflow)
-            } else {
-                self.engine.end_main_part(&workflow)
+            let workflow = self.look().await?.workflow.expect("a workflow that runs");
+            let write = match request {
+                StopRequest::Stop => self.engine.end_main_part(&workflow),
+                StopRequest::Terminate => self.engine.stop(&workflow),
             };
             if self.write(&write.expect("a workflow that runs")).await? {
                 return Ok(());
@@ -284,19 +217,172 @@ impl<'a> Live<'a> {
         Err("50 conflicts in a row".to_owned())
     }
 
-    async fn end_if_it_waits(&self, step: &str) -> Result<(), String> {
-        let reports = [(step.to_owned(), Report::Failed(NOT_FINISHED.to_owned()))];
+    /// The job tells what it has to tell, and the engine shows what runs.
+    async fn reach(&mut self, expected: &Value) -> Result<(), String> {
+        self.until(expected, |_| true).await.map(drop)
+    }
+
+    /// The same once the workflow has ended.
+    async fn end(&mut self, expected: &Value) -> Result<Run, String> {
+        let run = self
+            .until(expected, |run| run.is_some_and(|r| r.finished))
+            .await?;
+        run.ok_or_else(|| "there is no workflow".to_owned())
+    }
+
+    async fn until(
+        &mut self,
+        expected: &Value,
+        is_wanted: impl Fn(Option<&Run>) -> bool,
+    ) -> Result<Option<Run>, String> {
+        let begun = Instant::now();
+        let mut is_woken = false;
         loop {
-            let workflow = self.read().await;
-            let writes = self
-                .engine
-                .report(&workflow, &self.play.plan, &reports, Timestamp::now());
-            let Some(write) = writes.first() else {
-                return Ok(());
-            };
-            if self.write(write).await? {
-                return Ok(());
+            let (seen, is_quiet) = self.pass().await?;
+            let run = seen.run();
+            let is_there = self.life.told() == *expected && self.shows_what_runs(run) && is_wanted(run);
+            if is_quiet && is_there {
+                return Ok(run.cloned());
+            }
+            if begun.elapsed() > PATIENCE {
+                let otherwise = difference(&self.life.told(), expected);
+                return Err(format!(
+                    "after {PATIENCE:?} it tells\n{otherwise}and shows {run:#?}"
+                ));
+            }
+            // As the operator does with a run that was stopped and does not end.
+            let is_stopped = run.is_some_and(|r| r.stop.is_some() && !r.finished);
+            if is_stopped && !is_woken && begun.elapsed() > FORGOTTEN {
+                is_woken = self.wake(&seen).await?;
+            }
+            if is_quiet {
+                tokio::time::sleep(LOOK).await;
             }
         }
     }
+
+    /// Makes the engine look at the workflow; whether that is done, or needless.
+    async fn wake(&self, seen: &Seen) -> Result<bool, String> {
+        let workflow = seen.workflow.as_ref();
+        match workflow.and_then(|w| self.engine.wake(w, Timestamp::now())) {
+            Some(write) => self.write(&write).await,
+            None => Ok(true),
+        }
+    }
+
+    /// The run of the hooks of Create has ended, too.
+    async fn has_no_other_that_goes_on(&self) -> Result<(), String> {
+        let plan = self.life.plan().expect("a plan");
+        let of_job = format!("{}={}", labels::UPGRADE_JOB, self.life.job().name_any());
+        let workflows = self.api(&self.engine.resource());
+        let all = workflows.list(&ListParams::default().labels(&of_job)).await;
+        for object in all.map_err(|e| e.to_string())? {
+            let name = object.name_any();
+            if !self.engine.observe(&object.into(), &plan).finished {
+                return Err(format!("workflow {name} has not ended"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the job says that runs waits in the engine with the same text, and nothing else does.
+    fn shows_what_runs(&self, run: Option<&Run>) -> bool {
+        let status = self.life.status();
+        let Some(plan) = self.life.plan() else { return true };
+        let runs = |step: &StepStatus| step.phase == StepPhase::Running;
+        plan.part(Part::Main).all(|step| {
+            let recorded = status.steps.iter().find(|s| s.name == step.name);
+            let node = run.and_then(|run| node_of(run, &step.name));
+            let node = node.filter(|n| n.phase == NodePhase::Running);
+            match (recorded.filter(|s| runs(s)), node) {
+                (Some(recorded), Some(node)) => text_of(node) == recorded.message,
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            }
+        })
+    }
+
+    /// The workflow has ended as its job, and its nodes as the job's steps.
+    fn shows_the_end(&self, run: &Run, stop: Option<StopRequest>) -> Result<(), String> {
+        let status = self.life.status();
+        let succeeded = ["Succeeded", "Completed"].contains(&run.phase.as_str());
+        let wanted = status.phase != Some(JobPhase::Failed);
+        let plan: Plan = self.life.plan().expect("a plan");
+        if succeeded != wanted || run.stop != stop || run.unsupported.is_some() {
+            return Err(format!(
+                "the job is {:?}, and the workflow {run:#?}",
+                status.phase
+            ));
+        }
+        let mut wrong = Vec::new();
+        for step in &plan.steps {
+            let recorded = status.steps.iter().find(|s| s.name == step.name);
+            let node = node_of(run, &step.name);
+            let is_right = match step.part {
+                Part::Main => is_main_end(recorded, node, wanted),
+                Part::Exit => stop == Some(StopRequest::Terminate) || is_exit_end(recorded, node),
+            };
+            if !is_right {
+                wrong.push(format!("{recorded:?}\n  is shown as {node:?}"));
+            }
+        }
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(wrong.join("\n"))
+        }
+    }
+}
+
+/// How a step of the main part is shown in the end.
+fn is_main_end(step: Option<&StepStatus>, node: Option<&Node>, is_well: bool) -> bool {
+    let (shown, text) = (node.map(|n| n.phase), node.and_then(text_of));
+    let Some(step) = step else { return node.is_none() };
+    match step.phase {
+        StepPhase::Succeeded => (shown, text) == (Some(NodePhase::Succeeded), step.message.clone()),
+        StepPhase::Failed => (shown, text) == (Some(NodePhase::Failed), step.message.clone()),
+        // It was under way when the job ended. An engine that was stopped has a text of its own for that.
+        StepPhase::Skipped if is_well => shown == Some(NodePhase::Succeeded),
+        StepPhase::Skipped => shown == Some(NodePhase::Failed),
+        // The engine may have come to it when the job had ended.
+        StepPhase::Pending => match shown {
+            None | Some(NodePhase::LeftOut) => !is_well,
+            Some(NodePhase::Succeeded) => is_well && text.is_some_and(|t| t.starts_with("not needed: ")),
+            Some(NodePhase::Failed) => !is_well && text.is_some_and(|t| t.starts_with("not finished: ")),
+            Some(NodePhase::Running | NodePhase::Skipped) => false,
+        },
+        StepPhase::Running | StepPhase::Overridden => false,
+    }
+}
+
+/// How a step of the exit part is shown in the end: never as a failure.
+fn is_exit_end(step: Option<&StepStatus>, node: Option<&Node>) -> bool {
+    let (Some(step), Some(node)) = (step, node) else {
+        return false;
+    };
+    match step.phase {
+        StepPhase::Succeeded | StepPhase::Failed => {
+            (node.phase, text_of(node)) == (NodePhase::Succeeded, step.message.clone())
+        }
+        StepPhase::Skipped => node.phase == NodePhase::Skipped,
+        StepPhase::Pending | StepPhase::Running | StepPhase::Overridden => false,
+    }
+}
+
+fn node_of<'a>(run: &'a Run, step: &str) -> Option<&'a Node> {
+    run.nodes.iter().find(|n| n.step == step)
+}
+
+/// The text as it was written: on its way the engine's variables are taken apart.
+fn text_of(node: &Node) -> Option<String> {
+    let text = node.message.as_ref()?;
+    Some(text.replace("{ {", "{{").replace("$ (", "$("))
+}
+
+/// The time of a play stands still; that of an engine does not.
+fn without_times(mut run: Run) -> Run {
+    for node in &mut run.nodes {
+        (node.started_at, node.finished_at) = (None, None);
+    }
+    run
 }
