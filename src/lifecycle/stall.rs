@@ -18,6 +18,9 @@ use crate::{
 const PICK_UP: SignedDuration = SignedDuration::from_mins(2);
 /// How long it may take in mid-run.
 const NEXT_STEP: SignedDuration = SignedDuration::from_mins(5);
+/// It is said at the latest when this part of the time until the hand-over has passed: so whoever has asked for a short one hears
+/// of it before it comes.
+const HANDOVER_TO_SAID: i32 = 3;
 
 /// What the engine does not do.
 struct Silence {
@@ -42,7 +45,7 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Option<String> {
     } else {
         PICK_UP
     };
-    let patience = handover.map_or(patience, |h| patience.min(h));
+    let patience = handover.map_or(patience, |h| patience.min(h / HANDOVER_TO_SAID));
     let said_at = later(silence.since, patience);
     if draft.now() < said_at {
         draft.wake_at(said_at);

@@ -1,5 +1,6 @@
 //! Engines that do not do their part, and workflows that people copy: what the job says, and that the upgrade goes on.
 
+use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::json;
 
@@ -290,6 +291,26 @@ fn an_engine_that_is_silent_in_mid_run_is_left_after_a_quarter_of_an_hour() {
     let twice = |s: &&crate::api::upgrade_job::StepStatus| s.name == "set-desired-update";
     assert_eq!(done.iter().filter(twice).count(), 1);
     assert_eq!(bench.count(|a| matches!(a, Action::SetDesiredUpdate(_))), 1);
+}
+
+/// However soon the operator is to go on without it, somebody who watches has heard of it before.
+#[rstest]
+#[case::in_mid_run(true, "Silent")]
+#[case::at_the_start(false, "NotPickedUp")]
+fn an_engine_that_is_to_be_left_soon_is_told_in_the_first_third_of_that(
+    #[case] has_begun: bool,
+    #[case] reason: &str,
+) {
+    let (mut bench, since) = if has_begun { (silent(), 120) } else { (away(), 10) };
+    bench.settings.engine_handover_after = Some(SignedDuration::from_secs(90));
+    bench.settle_at(since + 29);
+    assert_eq!(stalled(&bench), None);
+    bench.settle_at(since + 30);
+    assert_stalled(&bench, "True", reason);
+    bench.settle_at(since + 89);
+    assert_stalled(&bench, "True", reason);
+    bench.settle_at(since + 90);
+    assert_handed_over(&bench);
 }
 
 #[test]
