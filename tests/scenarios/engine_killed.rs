@@ -1,10 +1,14 @@
-//! A real engine that is killed again and again while it runs an upgrade.
+//! A real engine that is killed at each step of an upgrade.
+//!
+//! Operator and engine take turns: one stands still while the other is at work. So the engine dies with each step begun and not
+//! ended, whatever the machine's speed, and a new one finds it ended.
 
 use std::collections::BTreeSet;
 
 use openshift_upgrade_operator::{
-    api::{UpgradeJob, upgrade_job::StepPhase},
-    engine::{Engine, argo::Argo, tekton::Tekton},
+    api::{UpgradeJob, upgrade_job::EngineChoice},
+    engine::{Engine, NodePhase, Run, argo::Argo, tekton::Tekton},
+    plan::{Part, Plan, PlanStep},
 };
 use rstest::rstest;
 use serde_json::json;
@@ -12,82 +16,107 @@ use serde_json::json;
 use crate::{
     engine_faults::{assert_done_once, engine_of, has_succeeded, is_over},
     harness::{
-        has,
+        Scenario, condition,
         objects::{hold_night, hook, job},
-        scenario_on, status,
+        scenario_on, status, until,
     },
 };
 
-/// How many steps the job has reached.
-fn reached(job: &UpgradeJob) -> usize {
-    let steps = status(job).steps;
-    steps.iter().filter(|s| s.phase != StepPhase::Pending).count()
+/// Nobody else may lead while the operator stands still.
+const ALONE: [&str; 1] = ["--leader-election=false"];
+
+fn phase(run: &Run, step: &str) -> Option<NodePhase> {
+    run.nodes.iter().find(|n| n.step == step).map(|n| n.phase)
 }
 
-/// The steps that run.
-fn running(job: &UpgradeJob) -> impl Iterator<Item = String> {
-    let steps = status(job).steps.into_iter();
-    steps.filter(|s| s.phase == StepPhase::Running).map(|s| s.name)
+fn running(run: &Run) -> impl Iterator<Item = &str> {
+    let nodes = run.nodes.iter().filter(|n| n.phase == NodePhase::Running);
+    nodes.map(|n| n.step.as_str())
 }
 
-/// Steps that last until the engine was killed at them: each waits for this node, whose drain is stuck until then.
-const STUCK: [(&str, &str); 2] = [
-    ("await-pools", "worker-0"),
-    ("await-x-app-night", "x-app-night-0"),
-];
-
-/// The fault for the steps that it was not killed at yet.
-fn stuck_but(killed_at: &BTreeSet<String>) -> String {
-    let stuck = STUCK.iter().filter(|(step, _)| !killed_at.contains(*step));
-    let lines: Vec<String> = stuck.map(|(_, node)| format!("{node} shop/db-0")).collect();
-    lines.join("\n")
+/// The engine has begun all that it can begin before the operator ends something.
+fn waits_for_operator(engine: EngineChoice, plan: &Plan, run: &Run) -> bool {
+    let is_over = |step: &str| phase(run, step).is_some_and(|p| p != NodePhase::Running);
+    let is_main_over = plan.part(Part::Main).all(|s| is_over(&s.name));
+    let is_due = |step: &&PlanStep| match step.part {
+        Part::Main => step.after.iter().all(|s| is_over(s)),
+        // Tekton begins all of `finally` at once.
+        Part::Exit => {
+            is_main_over && (engine == EngineChoice::Tekton || step.after.iter().all(|s| is_over(s)))
+        }
+    };
+    let mut due = plan.steps.iter().filter(is_due);
+    running(run).next().is_some() && due.all(|s| phase(run, &s.name).is_some())
 }
 
-/// It dies whenever it has gone on to another step. Some of them it cannot leave before: those at which the cluster changes.
+fn plan_of(job: &UpgradeJob) -> Plan {
+    Plan::from_value(status(job).plan.as_ref().expect("a plan")).expect("a plan that can be read")
+}
+
+/// The engine's turn: it begins what it can, and is killed. What it has left to be done.
+async fn engine_takes_its_turn(s: &Scenario, plan: &Plan) -> Run {
+    let engine = s.engine.kind();
+    s.lane.component("start", engine.as_str()).await;
+    let what = "the engine has begun all that it can";
+    until(what, async || {
+        let run = s.run("j-run-1", plan).await;
+        (run.finished || waits_for_operator(engine, plan, &run)).then_some(())
+    })
+    .await;
+    s.lane.component("kill", engine.as_str()).await;
+    s.run("j-run-1", plan).await
+}
+
+/// The operator's turn: it ends all steps that have begun.
+async fn operator_takes_its_turn(s: &Scenario, plan: &Plan) {
+    s.operator().signal("CONT");
+    until("the operator has ended all steps that have begun", async || {
+        running(&s.run("j-run-1", plan).await)
+            .next()
+            .is_none()
+            .then_some(())
+    })
+    .await;
+    s.operator().signal("STOP");
+}
+
 #[rstest]
 #[case::argo(&Argo)]
 #[case::tekton(&Tekton)]
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
 async fn an_engine_that_is_killed_at_each_step_is_waited_for(#[case] engine: &'static dyn Engine) {
-    scenario_on(engine, &[], async |s| {
+    scenario_on(engine, &ALONE, async |s| {
+        s.lane.component("kill", engine.kind().as_str()).await;
         s.create(&hook("at-complete", &["UpgradeComplete"])).await;
         s.create(&hook("at-finish", &["Finish"])).await;
-        s.fault("stall-at", "40").await;
-        s.fault("stuck-drains", &stuck_but(&BTreeSet::new())).await;
         let config = json!({"machineConfigPools": hold_night("1s", None)});
         s.create(&job("j", Some("4.18.5"), config)).await;
-        let (mut killed_at, mut seen) = (BTreeSet::new(), 0);
+        let made = |j: &UpgradeJob| status(j).workflow.is_some_and(|w| w.uid.is_some());
+        let plan = plan_of(&s.until_job("j", "has a workflow", made).await);
+        s.operator().signal("STOP");
+
+        let mut killed_at = BTreeSet::new();
         loop {
-            let is_done = |j: &UpgradeJob| has(j, "Succeeded").or_else(|| has(j, "Failed")).is_some();
-            let job = s
-                .until_job("j", "has gone on or is over", |j| is_done(j) || reached(j) > seen)
-                .await;
-            seen = reached(&job);
-            s.lane.component("kill", engine.kind().as_str()).await;
-            killed_at.extend(running(&job));
-            if killed_at.contains("await-control-plane") {
-                s.fault("stall-at", "").await;
-            }
-            s.fault("stuck-drains", &stuck_but(&killed_at)).await;
-            s.lane.component("start", engine.kind().as_str()).await;
-            if is_done(&job) {
+            let run = engine_takes_its_turn(s, &plan).await;
+            killed_at.extend(running(&run).map(str::to_owned));
+            if run.finished {
                 break;
             }
+            operator_takes_its_turn(s, &plan).await;
         }
-        println!("the engine was killed at {killed_at:?}");
-        let must = ["await-control-plane", STUCK[0].0, STUCK[1].0];
-        assert!(
-            must.iter().all(|step| killed_at.contains(*step)),
-            "the engine was killed at {killed_at:?} only"
-        );
+        s.operator().signal("CONT");
+
+        let spared: Vec<&str> = plan
+            .steps
+            .iter()
+            .map(|step| step.name.as_str())
+            .filter(|step| !killed_at.contains(*step))
+            .collect();
+        assert_eq!(spared, ["hooks-failure"], "the engine leaves that out");
         let done = assert_done_once(s, "j").await;
-        assert_eq!(
-            engine_of(&done),
-            Some(engine.kind()),
-            "{:#?}",
-            status(&done).conditions
-        );
+        let told = condition(&done, "EngineStalled");
+        assert_eq!((engine_of(&done), told.as_str()), (Some(engine.kind()), ""));
         let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
         assert!(has_succeeded(&workflow), "{workflow:#?}");
         assert_eq!(s.workflows().await.len(), 1);
