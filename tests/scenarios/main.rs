@@ -20,6 +20,7 @@ mod documents_applied;
 mod documents_commands;
 mod documents_paths;
 mod drains;
+mod engine_chosen;
 mod engine_faults;
 mod engine_killed;
 mod failures;

@@ -1,11 +1,6 @@
 //! Upgrades that go well.
 
 use jiff::SignedDuration;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{
-    Api,
-    api::{DeleteParams, ObjectMeta, PostParams},
-};
 use openshift_upgrade_operator::{
     api::{
         duration,
@@ -172,75 +167,6 @@ async fn without_any_workflow_the_operator_orders_the_steps_itself() {
         assert!(is_installed(&cluster, "4.18.5") && lock(&cluster).is_none());
     })
     .await;
-}
-
-/// Nothing of Argo, Machines or NodeForceDrains is there: the operator is ready all the same, and does not go on about it. When
-/// Argo is installed it is found; what has begun without goes on without.
-#[tokio::test]
-#[ignore = "needs the test cluster: tests/run"]
-async fn a_cluster_without_argo_is_upgraded_and_an_argo_that_is_installed_later_is_found() {
-    scenario(&[], async |s| {
-        s.kill_operator();
-        let kinds = delete_kinds_of_argo(s).await;
-        s.start_operator();
-        s.until_ready().await;
-        s.create(&job("alone", Some("4.18.5"), json!({}))).await;
-        s.until_step_runs("alone", "await-control-plane").await;
-        let since_start = |s: &Scenario| {
-            let log = s.operator().output();
-            let restarted = log.rfind(" starting").expect("the log of a start");
-            log[restarted..].to_owned()
-        };
-        let log = since_start(s);
-        assert!(log.contains("does not have this kind"), "{log}");
-        assert!(!log.contains("watch failed"), "{log}");
-
-        for kind in &kinds {
-            let api: Api<CustomResourceDefinition> = Api::all(s.client.clone());
-            api.create(&PostParams::default(), kind)
-                .await
-                .expect("installing Argo's kinds");
-        }
-        let done = s.until_over("alone").await;
-        assert_succeeded(&done);
-        assert_eq!(status(&done).workflow.unwrap().engine, EngineChoice::Embedded);
-        until("the operator has found Argo", async || {
-            let log = since_start(s);
-            let found = |line: &str| line.contains("has this kind now") && line.contains("workflows");
-            log.lines().any(found).then_some(())
-        })
-        .await;
-        s.create(&job("together", None, json!({}))).await;
-        let done = s.until_over("together").await;
-        assert_succeeded(&done);
-        assert_eq!(status(&done).workflow.unwrap().engine, EngineChoice::Argo);
-    })
-    .await;
-}
-
-/// Deletes Argo's kinds that the operator knows, and returns them as they were.
-async fn delete_kinds_of_argo(s: &Scenario) -> Vec<CustomResourceDefinition> {
-    let api: Api<CustomResourceDefinition> = Api::all(s.client.clone());
-    let mut kinds = Vec::new();
-    for plural in ["workflows", "workflowtemplates", "clusterworkflowtemplates"] {
-        let name = format!("{plural}.argoproj.io");
-        let mut kind = api.get(&name).await.expect("reading a kind of Argo");
-        api.delete(&name, &DeleteParams::default())
-            .await
-            .expect("deleting a kind of Argo");
-        until(&format!("{name} is gone"), async || {
-            let found = api.get_opt(&name).await;
-            found.is_ok_and(|k| k.is_none()).then_some(())
-        })
-        .await;
-        kind.metadata = ObjectMeta {
-            name: Some(name),
-            ..ObjectMeta::default()
-        };
-        kind.status = None;
-        kinds.push(kind);
-    }
-    kinds
 }
 
 /// Conditions and reasons are the peer's, on the way and at the end.

@@ -97,7 +97,7 @@ pub async fn scenario_on(
     operator: &[&str],
     test: impl AsyncFnOnce(&mut Scenario),
 ) {
-    scenario_with(engine, ArgoVersion::V4_1, operator, test).await;
+    scenario_with(engine.kind().as_str(), engine, ArgoVersion::V4_1, operator, test).await;
 }
 
 /// The same where Argo Workflows is installed in this version.
@@ -106,25 +106,36 @@ pub async fn scenario_on_argo(
     operator: &[&str],
     test: impl AsyncFnOnce(&mut Scenario),
 ) {
-    scenario_with(&Argo, version, operator, test).await;
+    scenario_with(Argo.kind().as_str(), &Argo, version, operator, test).await;
+}
+
+/// The same where all engines are installed; it looks at Argo's workflows first.
+pub async fn scenario_on_all_engines(operator: &[&str], test: impl AsyncFnOnce(&mut Scenario)) {
+    scenario_with("argo,tekton", &Argo, ArgoVersion::V4_1, operator, test).await;
 }
 
 async fn scenario_with(
+    installed: &'static str,
     engine: &'static dyn Engine,
     argo: ArgoVersion,
     operator: &[&str],
     test: impl AsyncFnOnce(&mut Scenario),
 ) {
-    let mut running = Scenario::start(engine, argo, operator).await;
+    let mut running = Scenario::start(installed, engine, argo, operator).await;
     test(&mut running).await;
     running.finish();
 }
 
 impl Scenario {
-    async fn start(engine: &'static dyn Engine, argo: ArgoVersion, operator: &[&str]) -> Self {
+    async fn start(
+        installed: &'static str,
+        engine: &'static dyn Engine,
+        argo: ArgoVersion,
+        operator: &[&str],
+    ) -> Self {
         // An error says that another test has installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let lane = Lane::take(engine.kind().as_str(), argo).await;
+        let lane = Lane::take(installed, argo).await;
         let folder = tempfile::tempdir().expect("making a folder for logs");
         let client = client(lane.variable("KUBECONFIG")).await;
 
@@ -180,6 +191,14 @@ impl Scenario {
         self.operator = Some(Process::start("the operator", &self.operator_arguments, &log));
     }
 
+    /// SIGKILL to the operator, and starts it anew with these flags in place of its own.
+    pub async fn restart_operator(&mut self, flags: &[&str]) {
+        self.kill_operator();
+        replace(&mut self.operator_arguments, flags);
+        self.start_operator();
+        self.until_ready().await;
+    }
+
     /// Starts an operator beside the one that runs, as by accident, and waits until it is ready.
     pub async fn another_operator(&self, flags: &[&str]) -> Process {
         let program = Path::new(env!("CARGO_BIN_EXE_upgrade-operator"));
@@ -190,15 +209,8 @@ impl Scenario {
     async fn another_operator_by(&self, program: &Path, mut all: Vec<String>, flags: &[&str]) -> Process {
         let listen = format!("127.0.0.1:{}", self.lane.free_port(1));
         let mut arguments = self.operator_arguments.clone();
-        // A flag that is given twice is refused: it is replaced.
-        let mut replace = |flag: &str, value: &str| match arguments.iter().position(|a| a == flag) {
-            Some(at) => value.clone_into(&mut arguments[at + 1]),
-            None => arguments.extend(strings(&[flag, value])),
-        };
-        replace("--listen", &listen);
-        for pair in flags.chunks(2) {
-            replace(pair[0], pair[1]);
-        }
+        replace(&mut arguments, &["--listen", &listen]);
+        replace(&mut arguments, flags);
         all.extend(arguments);
         let log = self.folder.path().join("another-operator.log");
         let another = Process::start_program("another operator", program, &all, &log);
@@ -625,6 +637,16 @@ async fn client(kubeconfig: &str) -> Client {
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     Client::try_from(config).expect("making a client")
+}
+
+/// Gives flags other values, or adds them: one that is given twice is refused.
+fn replace(arguments: &mut Vec<String>, flags: &[&str]) {
+    for pair in flags.chunks(2) {
+        match arguments.iter().position(|a| a == pair[0]) {
+            Some(at) => pair[1].clone_into(&mut arguments[at + 1]),
+            None => arguments.extend(strings(pair)),
+        }
+    }
 }
 
 fn strings(all: &[&str]) -> Vec<String> {
