@@ -52,10 +52,12 @@ fail() {
 # A module is a folder below modules/ and a function build_<module> in
 # lib/modules.sh. First what every control plane needs.
 CONTROL_PLANE_MODULES=(kubernetes etcd openshift-api prometheus-operator prometheus)
+# What a lane needs besides: a database for Argo Workflows.
+LANE_MODULES=(postgres)
 # What a whole cluster needs besides: a container runtime, what installs the operator, and what hooks talk to.
 NODE_MODULES=(containerd helm hook-library)
 # Everything that is built, in this order.
-ALL_MODULES=("${CONTROL_PLANE_MODULES[@]}" argo tekton argo-3-7 "${NODE_MODULES[@]}")
+ALL_MODULES=("${CONTROL_PLANE_MODULES[@]}" argo tekton argo-3-7 "${LANE_MODULES[@]}" "${NODE_MODULES[@]}")
 
 # Raise it when the way of building changes: then everything is built again.
 BUILD_VERSION=4

@@ -3,7 +3,7 @@
 
 use kube::{
     Api,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
 };
 use openshift_upgrade_operator::api::{
     UpgradeJob,
@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 use crate::{
     engine_faults::{engine_of, has_succeeded, is_over, is_stopped},
     harness::{
-        NAMESPACE, Scenario, assert_succeeded, failure, has, is_installed, lock,
+        NAMESPACE, Scenario, assert_succeeded,
+        database::Database,
+        failure, has, is_installed, lock,
         objects::{hook, job, running_for},
         scenario, status, until,
     },
@@ -149,25 +151,37 @@ async fn nodes_are_compressed(s: &Scenario) {
     assert!(is_stopped(&workflow), "{workflow:#?}");
 }
 
-/// What `ALWAYS_OFFLOAD_NODE_STATUS` leaves in the workflow, written by hand: a controller that keeps nodes elsewhere needs a
-/// database. This one has none, and fails the workflow when it sees that.
+/// With `ALWAYS_OFFLOAD_NODE_STATUS` all steps are there from the first on.
 async fn nodes_are_in_a_database(s: &Scenario) {
-    configure(s, json!({}), &[]).await;
-    s.create(&running_for(hook("slow", &["Start"]), 5_000)).await;
+    let database = Database::start(&s.lane).await;
+    let kind = ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&());
+    let secrets = Api::<DynamicObject>::namespaced_with(s.client.clone(), "argo", &kind);
+    let secret = serde_json::from_value(database.secret()).expect("a Secret");
+    secrets
+        .create(&PostParams::default(), &secret)
+        .await
+        .expect("giving Argo a Secret");
+    configure(
+        s,
+        json!({"persistence": database.persistence().to_string()}),
+        &[("ALWAYS_OFFLOAD_NODE_STATUS", "true")],
+    )
+    .await;
     s.create(&job("offloaded", None, json!({}))).await;
-    s.until_step_runs("offloaded", "hook-start-slow").await;
-    s.lane.component("kill", "argo").await;
-    let offloaded = json!({"status": {"nodes": null, "offloadNodeStatusVersion": "fnv:3084567842"}});
-    s.edit_workflow("offloaded-run-1", offloaded).await;
     let done = s.until_over("offloaded").await;
     assert_left(
         &done,
         "Argo keeps the steps of workflow offloaded-run-1 in its database",
     );
-    s.lane.component("start", "argo").await;
     let workflow = s.until_workflow("offloaded-run-1", "has ended", is_over).await;
     assert!(is_stopped(&workflow), "{workflow:#?}");
-    delete(s, "UpgradeJobHook", "slow").await;
+    let shown = &workflow.data["status"];
+    let version = shown["offloadNodeStatusVersion"].as_str().unwrap_or_default();
+    assert!(
+        version.starts_with("fnv:") && shown["nodes"].is_null(),
+        "{shown:#}"
+    );
+    configure(s, json!({"persistence": null}), &[]).await;
 }
 
 /// The controller dies while it runs a hook's pod: that looks like a hook that takes long.

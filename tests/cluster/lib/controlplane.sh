@@ -53,7 +53,7 @@ use_ports() {
     CP_NAME=$1 CP_DIR=$2 CP_LANE=$3
     CP_ETCD_PORT=$4 CP_ETCD_PEER_PORT=$(($4 + 1)) CP_API_PORT=$(($4 + 2))
     CP_CONTROLLER_MANAGER_PORT=$(($4 + 3))
-    CP_MODULES=("${CONTROL_PLANE_MODULES[@]}" "${CP_ENGINE_MODULES[@]}")
+    CP_MODULES=("${CONTROL_PLANE_MODULES[@]}" "${CP_ENGINE_MODULES[@]}" "${LANE_MODULES[@]}")
     use_common
 }
 

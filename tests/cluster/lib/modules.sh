@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# How each module becomes binaries: Go modules, and a package of Debian's. Sourced by `build`.
+# How each module becomes binaries: Go modules, and packages of Debian's. Sourced by `build`.
 
 KUBERNETES_VERSION=v1.36.3
 CONTAINERD_VERSION=v2.3.7
@@ -149,17 +149,29 @@ build_helm() {
 # extract_package MODULE DIRECTORY: the files of the module's package of Debian's. Installing it would start services
 # and pull in a user interface; building Prometheus from source takes longer than all else.
 extract_package() {
-    local package
-    package=$(<"$TESTBED_ROOT/modules/$1/package")
+    unpack "$(<"$TESTBED_ROOT/modules/$1/package")" "$2"
+}
+
+# unpack PACKAGE DIRECTORY, which is the current one then.
+unpack() {
     mkdir -p "$2"
     cd "$2"
-    if ! apt-get download -qq "$package" 2>/dev/null; then
-        ((EUID == 0)) || fail "as root, update the package lists first: apt-get update"
-        apt-get update -qq
-        apt-get download -qq "$package"
+    if ! apt-get download -qq "$1" 2>/dev/null; then
+        update_package_lists
+        apt-get download -qq "$1"
     fi
     dpkg-deb --extract ./*.deb .
     rm ./*.deb
+}
+
+update_package_lists() {
+    ((EUID == 0)) || fail "as root, update the package lists first: apt-get update"
+    apt-get update -qq
+}
+
+# needs_of PACKAGE PATTERN: the packages that it depends on and that are called like this.
+needs_of() {
+    apt-cache depends "$1" | awk -v pattern="^$2\$" '$1 == "Depends:" && $2 ~ pattern { print $2 }'
 }
 
 build_prometheus() {
@@ -169,6 +181,25 @@ build_prometheus() {
     while read -r program; do
         install -m 755 "usr/bin/$program" "$out/"
     done <"$TESTBED_ROOT/modules/prometheus/programs"
+    cd /
+    rm -rf "$work"
+}
+
+# The server of PostgreSQL without its service. Its libraries are installed, as any program's; it goes without LLVM, which is
+# larger than all the rest. It finds its files beside its programs.
+build_postgres() {
+    local out=$1 work=$1.src server libraries
+    apt-cache show postgresql >/dev/null 2>&1 || update_package_lists
+    server=$(needs_of "$(<"$TESTBED_ROOT/modules/postgres/package")" 'postgresql-[0-9]+')
+    [[ $server == postgresql-* ]] || fail "Debian's packages have no PostgreSQL: see /etc/apt"
+    mapfile -t libraries < <(needs_of "$server" 'lib.*' | grep -v '^libllvm')
+    install_packages "${libraries[@]}"
+    unpack "$server" "$work"
+    rm -rf usr/lib/postgresql/*/lib/bitcode
+    mkdir -p "$out/usr/share"
+    cp -R usr/lib "$out/usr/"
+    cp -R usr/share/postgresql "$out/usr/share/"
+    ln -s "usr/lib/postgresql/${server#postgresql-}/bin" "$out/postgres"
     cd /
     rm -rf "$work"
 }

@@ -56,6 +56,14 @@ impl Process {
         assert!(done.is_ok_and(|s| s.success()), "sending {name} to {}", self.name);
     }
 
+    /// Asks it to end by a signal, and waits until it has.
+    pub fn end_by(&mut self, signal: &str) {
+        let pid = self.child.id().to_string();
+        // An error says that it has ended already.
+        let _ = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
+        let _ = self.child.wait();
+    }
+
     /// SIGKILL, and waits until the process is gone.
     pub fn kill(&mut self) {
         self.child
