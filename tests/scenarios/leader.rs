@@ -20,10 +20,11 @@ const EVENTS: [&str; 3] = ["Start", "UpgradeComplete", "Finish"];
 /// Longest time without a leader, in seconds.
 const TAKEOVER: u64 = 20;
 
+/// Who holds the Lease; nobody at first.
 pub async fn holder(s: &Scenario) -> String {
     let api: Api<Lease> = Api::namespaced(s.client.clone(), NAMESPACE);
-    let lease = api.get(LEASE).await.expect("reading the Lease");
-    lease.spec.and_then(|s| s.holder_identity).unwrap_or_default()
+    let lease = api.get_opt(LEASE).await.expect("reading the Lease");
+    lease.and_then(|l| l.spec?.holder_identity).unwrap_or_default()
 }
 
 pub async fn until_held_by(s: &Scenario, name: &str) {
