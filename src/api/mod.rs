@@ -78,6 +78,8 @@ pub mod annotations {
     pub const ATTEMPT: &str = "managedupgrade.appuio.io/attempt";
     /// On a workflow: when we last made its engine look at it.
     pub const WOKEN_AT: &str = "managedupgrade.appuio.io/woken-at";
+    /// On a workflow that has ended: when we last saw to it that its engine runs nothing of it if somebody retries it.
+    pub const SEALED_AT: &str = "managedupgrade.appuio.io/sealed-at";
     /// On a workflow: hooks that it should run and cannot, a JSON object of step → cause.
     pub const HOOKS_NOT_RUN: &str = "managedupgrade.appuio.io/hooks-not-run";
 }

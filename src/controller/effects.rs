@@ -88,6 +88,8 @@ impl Effects<'_> {
             | Action::StopWorkflow
             | Action::StopOtherWorkflow { .. }
             | Action::WakeWorkflow
+            | Action::SealWorkflow
+            | Action::SealOtherWorkflow { .. }
             | Action::ResumeWorkflow
             | Action::EndMainPart
             | Action::DeleteWorkflow

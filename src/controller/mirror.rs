@@ -3,6 +3,8 @@
 //! Only what is converted is kept: a Node becomes a few hundred bytes. A watch that fails goes on with its last copy and a
 //! growing delay; kube's own backoff never grows for list-watches (it is reset by each list that begins).
 
+mod departed;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,6 +18,8 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use tokio::{sync::Notify, time::Instant};
+
+use departed::Departed;
 
 /// An API server that is starting may not know a kind for a moment, nor our rights. After so long what it says is true.
 const GONE: Duration = Duration::from_secs(120);
@@ -62,6 +66,7 @@ enum Look {
 
 struct Inner<T> {
     objects: BTreeMap<String, T>,
+    departed: Departed<T>,
     listing: BTreeMap<String, T>,
     knowledge: Knowledge,
     gone: Option<Gone>,
@@ -86,6 +91,7 @@ impl<T: Clone> Default for Mirror<T> {
     fn default() -> Self {
         let inner = Inner {
             objects: BTreeMap::new(),
+            departed: Departed::up_to(0),
             listing: BTreeMap::new(),
             knowledge: Knowledge::Unknown,
             gone: None,
@@ -98,6 +104,13 @@ impl<T: Clone> Default for Mirror<T> {
 }
 
 impl<T: Clone> Mirror<T> {
+    /// One that remembers so many objects beyond their end.
+    pub fn with_departed(most: usize) -> Self {
+        let mirror = Self::default();
+        mirror.lock().departed = Departed::up_to(most);
+        mirror
+    }
+
     /// How long a look at the API server may take.
     const LOOK_TAKES: Duration = Duration::from_secs(60);
 
@@ -152,6 +165,11 @@ impl<T: Clone> Mirror<T> {
         self.lock().objects.get(name).cloned()
     }
 
+    /// What was last seen of an object of this name that is gone, if that is remembered.
+    pub fn last_seen(&self, name: &str) -> Option<T> {
+        self.lock().departed.get(name).cloned()
+    }
+
     /// What is known.
     pub fn knowledge(&self) -> Knowledge {
         self.lock().knowledge
@@ -172,7 +190,13 @@ impl<T: Clone> Mirror<T> {
                 false
             }
             Event::InitDone => {
-                inner.objects = std::mem::take(&mut inner.listing);
+                let listed = std::mem::take(&mut inner.listing);
+                let before = std::mem::replace(&mut inner.objects, listed);
+                for (name, last) in before {
+                    if !inner.objects.contains_key(&name) {
+                        inner.departed.add(name, last);
+                    }
+                }
                 inner.knowledge = Knowledge::Known;
                 inner.gone = None;
                 inner.is_forgotten = false;
@@ -187,7 +211,14 @@ impl<T: Clone> Mirror<T> {
                 true
             }
             Event::Delete(object) => {
-                inner.objects.remove(&object.name_any());
+                let name = object.name_any();
+                inner.objects.remove(&name);
+                // As it was when it went, which may be more than its last change told.
+                if inner.departed.remembers()
+                    && let Some(last) = convert(object)
+                {
+                    inner.departed.add(name, last);
+                }
                 true
             }
         }
@@ -453,6 +484,29 @@ mod tests {
             200,
             serde_json::json!({"apiVersion": "batch/v1", "kind": "JobList", "metadata": {"resourceVersion": "1"}, "items": items}),
         )
+    }
+
+    /// The end of an object tells more than its last change did; a list tells only that it is gone.
+    #[test]
+    fn what_was_last_seen_of_an_object_is_remembered() {
+        let mirror = Mirror::with_departed(2);
+        let object = |name: &str, text: &str| {
+            let mut job = k8s_openapi::api::batch::v1::Job::default();
+            job.metadata.name = Some(name.to_owned());
+            job.metadata.resource_version = Some(text.to_owned());
+            job
+        };
+        let text = |job: k8s_openapi::api::batch::v1::Job| job.resource_version();
+        mirror.apply(Event::Apply(object("deleted", "as it was")), &text);
+        mirror.apply(Event::Apply(object("missed", "as it was")), &text);
+        mirror.apply(Event::Delete(object("deleted", "at its end")), &text);
+        assert_eq!(mirror.last_seen("deleted").as_deref(), Some("at its end"));
+        assert_eq!(mirror.last_seen("missed"), None, "it is there");
+        for event in [Event::Init, Event::InitDone] {
+            mirror.apply(event, &text);
+        }
+        assert_eq!(mirror.last_seen("missed").as_deref(), Some("as it was"));
+        assert_eq!((mirror.get("deleted"), mirror.get("missed")), (None, None));
     }
 
     /// What is known of a kind when the API server answers every list with this code.

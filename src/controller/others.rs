@@ -12,7 +12,7 @@ use crate::{
         UpgradeJob, labels,
         upgrade_job::{EngineChoice, FormerWorkflow},
     },
-    engine::{self, Engine, StopRequest, Workflow, Write},
+    engine::{self, Engine, Repeat, StopRequest, Workflow, Write},
     lifecycle::{OtherState, OtherWorkflow},
     plan::{self, Plan, RunKind},
 };
@@ -43,8 +43,12 @@ impl Other {
             .end_steps(&self.workflow, Timestamp::UNIX_EPOCH)
             .is_empty();
         let is_asked = run.finished || run.stop == Some(StopRequest::Terminate);
-        let state = if steps_wait || !is_asked {
+        let state = if run.repeat == Repeat::Begun && !is_asked {
+            OtherState::Repeated
+        } else if steps_wait || !is_asked {
             OtherState::GoesOn
+        } else if run.repeat == Repeat::Possible {
+            OtherState::EndedUnsealed
         } else if run.finished {
             OtherState::Ended
         } else {
@@ -65,6 +69,11 @@ impl Other {
     /// Its kind.
     pub fn resource(&self) -> ApiResource {
         self.engine.resource()
+    }
+
+    /// What keeps its engine from running anything of it if somebody retries it.
+    pub fn seal(&self, now: Timestamp) -> Option<Write> {
+        self.engine.seal(&self.workflow, now)
     }
 
     /// What stops it, and ends what then waits for us: in this order, or its exit part would begin.

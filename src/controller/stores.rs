@@ -41,6 +41,9 @@ use crate::{
     world::World,
 };
 
+/// So many deleted workflows of an engine are remembered. A job follows one at a time, and looks at once.
+const DEPARTED_WORKFLOWS: usize = 16;
+
 /// Of one of our kinds, with what does not parse.
 type Ours<K> = Mirror<Result<K, Unreadable>>;
 
@@ -70,11 +73,20 @@ pub struct Stores {
 }
 
 /// The objects of an engine that belong to our jobs.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct EngineObjects {
     workflows: Mirror<DynamicObject>,
     /// Those of their steps, where the engine makes such.
     steps: Mirror<DynamicObject>,
+}
+
+impl Default for EngineObjects {
+    fn default() -> Self {
+        Self {
+            workflows: Mirror::with_departed(DEPARTED_WORKFLOWS),
+            steps: Mirror::default(),
+        }
+    }
 }
 
 impl EngineObjects {
@@ -467,6 +479,13 @@ impl Stores {
         found
             .map(|object| (engine, objects.with_steps(engine, object)))
             .collect()
+    }
+
+    /// What was last seen of a workflow of this name that was deleted.
+    pub fn last_of_workflow(&self, engine: EngineChoice, name: &str) -> Option<Workflow> {
+        let objects = self.engine_objects(engine)?;
+        let object = objects.workflows.last_seen(name)?;
+        Some(objects.with_steps(engine::of(engine)?, object))
     }
 
     /// The workflow of this name.

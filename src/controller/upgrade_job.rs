@@ -79,6 +79,7 @@ pub async fn reconcile(
         world,
         job,
         workflow: cached,
+        last_seen: last_seen(ctx, job),
         others: others.clone(),
         templates: Templates::default(),
     };
@@ -112,7 +113,14 @@ pub async fn reconcile(
                 // With its kind, or the right to it, it went itself. For a moment an API server may not know the kind: that is
                 // tried again.
                 Err(error) if error.is_out_of_reach() && !ctx.stores.installed().has(engine.kind()) => None,
-                found => found?,
+                found => {
+                    let found = found?;
+                    if found.is_none() && ctx.stores.workflow(engine.kind(), name).is_some() {
+                        // Its end is on the way, with what it showed last. The watch is behind for no longer than its timeout.
+                        return Ok(Some(in_future(ctx.now(), ASK_AGAIN)));
+                    }
+                    found
+                }
             }
         }
         None => None,
@@ -122,12 +130,19 @@ pub async fn reconcile(
         world: &fresh,
         job: &job,
         workflow,
+        last_seen: last_seen(ctx, &job),
         others: others::now(ctx, &job, &others).await?,
         templates: scene.templates,
     };
     let decision = pass.decide_informed(memory).await?;
     pass.carry_out(&decision, memory).await?;
     Ok(wake(ctx, &decision))
+}
+
+/// What was last seen of the job's workflow, if it was deleted.
+fn last_seen(ctx: &Context, job: &UpgradeJob) -> Option<Workflow> {
+    let followed = job.workflow()?;
+    ctx.stores.last_of_workflow(followed.engine, &followed.name)
 }
 
 /// When to look again. A question that is open although it was asked took too long to answer: ask again, but not all the time.
@@ -153,6 +168,8 @@ struct Pass<'a> {
     world: &'a World,
     job: &'a UpgradeJob,
     workflow: Option<Workflow>,
+    /// What was last seen of one of its name that was deleted.
+    last_seen: Option<Workflow>,
     /// Those of the job that it does not follow.
     others: Vec<Other>,
     /// Those that the decision asked for.
@@ -268,23 +285,28 @@ impl Pass<'_> {
                 run: Box::new(embedded::observe(plan, status)),
             };
         }
-        let (Some((engine, workflow)), Some(plan)) = (self.workflow(), plan) else {
+        let (Some(engine), Some(plan)) = (self.job.workflow().and_then(|w| engine::of(w.engine)), plan)
+        else {
             return RunState::Absent;
         };
+        let run = |workflow: &Workflow| Box::new(engine.observe(workflow, &plan));
+        match (&self.workflow, &self.last_seen) {
+            (Some(workflow), _) if self.is_known(workflow) => RunState::Present {
+                uid: workflow.object.metadata.uid.clone().unwrap_or_default(),
+                run: run(workflow),
+            },
+            (Some(_), _) => RunState::Foreign,
+            (None, Some(last)) if self.is_known(last) => RunState::Gone { run: run(last) },
+            (None, _) => RunState::Absent,
+        }
+    }
+
+    /// Whether it is the run of this job that is on record. One that was deleted and made again under the same name is not.
+    fn is_known(&self, workflow: &Workflow) -> bool {
         let object = &workflow.object;
-        if object.labels().get(labels::UPGRADE_JOB_UID) != self.job.metadata.uid.as_ref() {
-            return RunState::Foreign;
-        }
         let recorded = self.job.workflow().and_then(|w| w.uid.as_ref());
-        let uid = object.metadata.uid.clone().unwrap_or_default();
-        if recorded.is_some_and(|r| *r != uid) {
-            // Deleted and made again under the same name: not the run that we know.
-            return RunState::Foreign;
-        }
-        RunState::Present {
-            uid,
-            run: Box::new(engine.observe(workflow, &plan)),
-        }
+        object.labels().get(labels::UPGRADE_JOB_UID) == self.job.metadata.uid.as_ref()
+            && recorded.is_none_or(|r| object.metadata.uid.as_ref() == Some(r))
     }
 
     /// The engine of the job. A job keeps the one that it began with.
@@ -349,6 +371,14 @@ impl Pass<'_> {
                 Action::WakeWorkflow => {
                     let now = self.ctx.now();
                     workflow::write(&effects, self.workflow().and_then(|(e, w)| e.wake(w, now))).await
+                }
+                Action::SealWorkflow => {
+                    let now = self.ctx.now();
+                    workflow::write(&effects, self.workflow().and_then(|(e, w)| e.seal(w, now))).await
+                }
+                Action::SealOtherWorkflow { name } => {
+                    let other = self.others.iter().find(|o| o.name() == *name);
+                    workflow::write(&effects, other.and_then(|o| o.seal(self.ctx.now()))).await
                 }
                 Action::ResumeWorkflow => {
                     workflow::write(&effects, self.workflow().and_then(|(e, w)| e.resume(w))).await

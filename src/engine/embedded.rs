@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Node, NodePhase, Run};
+use super::{Node, NodePhase, Repeat, Run};
 use crate::{
     api::upgrade_job::{StepPhase, StepStatus, UpgradeJobStatus},
     plan::{Part, Plan, PlanStep},
@@ -37,6 +37,7 @@ pub fn observe(plan: &Plan, status: &UpgradeJobStatus) -> Run {
         stopped_by: None,
         woken_at: None,
         suspended: false,
+        repeat: Repeat::Harmless,
         nodes,
         native: BTreeMap::new(),
         unsupported: None,

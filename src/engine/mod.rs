@@ -101,8 +101,10 @@ pub struct Run {
     pub stopped_by: Option<String>,
     /// When [`Engine::wake`] was last used.
     pub woken_at: Option<Timestamp>,
-    /// A person paused it: no new writes of ours.
+    /// A person paused it: no new writes of ours. Not of one that has ended.
     pub suspended: bool,
+    /// What comes of it if somebody lets the engine run it again.
+    pub repeat: Repeat,
     /// Steps that were reached, by name of the plan's step.
     pub nodes: Vec<Node>,
     /// Hooks that the engine itself runs, by name of the plan's step, reached or not.
@@ -118,6 +120,18 @@ pub enum StopRequest {
     Stop,
     /// Nothing runs any more.
     Terminate,
+}
+
+/// What comes of it if somebody lets an engine run an ended workflow again, in place (Argo's *Retry*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// The engine does nothing by itself: it cannot, it would only wait for the operator, or the workflow is sealed
+    /// ([`Engine::seal`]).
+    Harmless,
+    /// The workflow has ended, and the engine would run things of its own again, hooks among them.
+    Possible,
+    /// It was sealed, and is run again.
+    Begun,
 }
 
 /// A step that the engine has reached.
@@ -216,6 +230,9 @@ pub trait Engine: Send + Sync {
 
     /// Makes the engine look at the workflow, if it is one that forgets to: by a write that changes nothing else.
     fn wake(&self, workflow: &Workflow, now: Timestamp) -> Option<Write>;
+
+    /// Sees to it that the engine runs nothing of an ended workflow if somebody retries it; none with engines that have no such.
+    fn seal(&self, workflow: &Workflow, now: Timestamp) -> Option<Write>;
 
     /// Takes a person's pause back.
     fn resume(&self, workflow: &Workflow) -> Option<Write>;

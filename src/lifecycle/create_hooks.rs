@@ -2,7 +2,9 @@
 
 use kube::ResourceExt;
 
-use super::{EngineState, RunState, attempt, draft::Draft, drive, native, pending::Obstacle, running, stall};
+use super::{
+    EngineState, RunState, attempt, draft::Draft, drive, native, pending::Obstacle, running, seal, stall,
+};
 use crate::{
     api::{conditions::reasons, upgrade_job::StepPhase, upgrade_job_hook::HookEvent},
     engine::run_name,
@@ -64,6 +66,7 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> CreateRun {
     match draft.input.run {
         RunState::Present { uid, run } => {
             running::record_workflow(draft, uid, run);
+            seal::stop_repeated(draft);
             if let Some(problem) = &run.unsupported {
                 let message = format!("cannot read the workflow of the Create hooks: {problem}");
                 if attempt::hand_over(draft, plan, &message) {
@@ -71,7 +74,8 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> CreateRun {
                 }
                 return CreateRun::Going(Obstacle::new(reasons::ENGINE_UNSUPPORTED, message));
             }
-            if running::stopped(draft, run) {
+            // One that has had its end may be stopped by the operator, because somebody retried it.
+            if !finished(draft) && running::stopped(draft, run) {
                 return CreateRun::JobFailed;
             }
             match drive::main_part(draft, plan, run) {
@@ -90,8 +94,12 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> CreateRun {
                 drive::Driven::Going => {}
             }
         }
-        RunState::Absent if finished(draft) => return CreateRun::Over,
-        RunState::Absent | RunState::Foreign => {
+        RunState::Absent | RunState::Gone { .. } if finished(draft) => return CreateRun::Over,
+        RunState::Gone { run } if run.stop.is_some() => {
+            running::stopped(draft, run);
+            return CreateRun::JobFailed;
+        }
+        RunState::Absent | RunState::Gone { .. } | RunState::Foreign => {
             let seen = draft.status.workflow.as_ref().is_some_and(|w| w.uid.is_some());
             if seen || *draft.input.run == RunState::Foreign {
                 // Deleted by hand, or the name is taken: tracked hooks are not repeated in the next run.

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-use super::{RunState, draft::Draft, drive, is_protected, native, release, running};
+use super::{RunState, draft::Draft, drive, is_protected, native, release, running, seal};
 use crate::{
     api::{
         conditions::{reasons, types},
@@ -28,9 +28,11 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     if let RunState::Present { uid, run } = draft.input.run {
         running::record_workflow(draft, uid, run);
     }
-    end_workflow(draft);
-    end_main_nodes(draft, plan.as_ref());
-    native::end_main_part(draft, plan.as_ref());
+    if !seal::stop_repeated(draft) {
+        end_workflow(draft);
+        end_main_nodes(draft, plan.as_ref());
+        native::end_main_part(draft, plan.as_ref());
+    }
     match plan.filter(|p| p.part(Part::Exit).next().is_some()) {
         Some(plan) => planned_exit(draft, &plan, &released),
         None if released.is_ok() => unplanned_exit(draft),
@@ -44,8 +46,9 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
 
 fn node_of<'a>(draft: &Draft<'a>, step: &PlanStep) -> Option<&'a Node> {
     match draft.input.run {
+        RunState::Present { .. } if seal::is_repeated(draft) => None,
         RunState::Present { run, .. } => run.nodes.iter().find(|n| n.step == step.name),
-        RunState::Absent | RunState::Foreign => None,
+        RunState::Absent | RunState::Gone { .. } | RunState::Foreign => None,
     }
 }
 

@@ -24,6 +24,7 @@ mod release;
 mod removal;
 mod runnable;
 mod running;
+mod seal;
 mod stall;
 mod takeover;
 #[cfg(test)]
@@ -81,8 +82,13 @@ pub struct Input<'a> {
 /// What is known of the job's workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunState {
-    /// There is no workflow of that name.
+    /// There is no workflow of that name, and nothing is known of one.
     Absent,
+    /// It was there, and was deleted.
+    Gone {
+        /// What it showed last.
+        run: Box<Run>,
+    },
     /// There is one, but it is not of this job.
     Foreign,
     /// It is there.
@@ -169,6 +175,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
         Stage::Started => running::decide(&mut draft),
         Stage::Pending => pending::decide(&mut draft),
     }
+    seal::decide(&mut draft);
     let decision = draft.finish();
     Decision {
         wake_at: decision.wake_at.map(|t| outside.by_our_clock(t)),

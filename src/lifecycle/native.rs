@@ -50,9 +50,10 @@ fn hook_step(step: &PlanStep) -> Option<HookStep<'_>> {
 /// Brings the tracker up to date with what the workflow shows of the hooks that it runs.
 pub(super) fn track(draft: &mut Draft<'_>) {
     let current = draft.status.workflow.as_ref().map(|w| w.name.clone());
-    let run = match draft.input.run {
-        RunState::Present { run, .. } => Some(run.as_ref()),
-        RunState::Absent | RunState::Foreign => None,
+    let (run, is_gone) = match draft.input.run {
+        RunState::Present { run, .. } => (Some(run.as_ref()), false),
+        RunState::Gone { run } => (Some(run.as_ref()), true),
+        RunState::Absent | RunState::Foreign => (None, true),
     };
     for entry in &mut draft.status.hook_tracker {
         if entry.status != HookState::Active {
@@ -60,7 +61,17 @@ pub(super) fn track(draft: &mut Draft<'_>) {
         }
         let Some(by) = &entry.workflow_step else { continue };
         let seen = match run {
-            Some(run) if Some(&by.workflow) == current.as_ref() => seen(run, by, &entry.tracking_key),
+            Some(run) if Some(&by.workflow) == current.as_ref() => {
+                let seen = seen(run, by, &entry.tracking_key);
+                let has_ended = seen
+                    .as_ref()
+                    .is_some_and(|(status, _)| *status != HookState::Active);
+                if is_gone && !has_ended {
+                    Some(disappeared(by))
+                } else {
+                    seen
+                }
+            }
             Some(_) => Some((
                 HookState::Failed,
                 format!(
@@ -68,19 +79,21 @@ pub(super) fn track(draft: &mut Draft<'_>) {
                     by.workflow
                 ),
             )),
-            None => Some((
-                HookState::Failed,
-                format!(
-                    "workflow {} disappeared before the end of the hook was recorded: was it deleted by hand?",
-                    by.workflow
-                ),
-            )),
+            None => Some(disappeared(by)),
         };
         if let Some((status, message)) = seen {
             entry.status = status;
             entry.message = message;
         }
     }
+}
+
+fn disappeared(by: &WorkflowStep) -> (HookState, String) {
+    let why = format!(
+        "workflow {} disappeared before the end of the hook was recorded: was it deleted by hand?",
+        by.workflow
+    );
+    (HookState::Failed, why)
 }
 
 /// State of a run of a hook, why it failed or what it waits for; `None` if that cannot be seen.

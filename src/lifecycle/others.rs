@@ -20,8 +20,12 @@ pub struct OtherWorkflow {
 pub enum OtherState {
     /// It still has to be stopped: it has not ended, and nobody has asked for that.
     GoesOn,
+    /// It had ended and was sealed, and somebody lets its engine run it again: it has to be stopped.
+    Repeated,
     /// It was asked to end.
     Ending,
+    /// It has ended, with all of its steps; but whoever retries it lets the engine run things of its own again.
+    EndedUnsealed,
     /// It has ended, with all of its steps.
     Ended,
 }
@@ -32,7 +36,11 @@ pub(super) fn stop(draft: &mut Draft<'_>) {
         .input
         .others
         .iter()
-        .filter(|o| o.state == OtherState::GoesOn && !is_ending(draft, &o.name))
+        .filter(|o| match o.state {
+            OtherState::GoesOn => !is_ending(draft, &o.name),
+            OtherState::Repeated => true,
+            OtherState::Ending | OtherState::EndedUnsealed | OtherState::Ended => false,
+        })
         .map(|o| o.name.as_str())
         .collect();
     for name in &going {

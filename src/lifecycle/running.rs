@@ -46,6 +46,12 @@ pub(super) fn decide(draft: &mut Draft<'_>) {
     let followed = draft.status.workflow.clone();
     match draft.input.run {
         RunState::Absent => absent(draft, &plan),
+        RunState::Gone { run } => {
+            // Whoever stopped it wanted no more, however soon it was deleted after that.
+            if !stopped(draft, run) {
+                absent(draft, &plan);
+            }
+        }
         RunState::Foreign => attempt::another(
             draft,
             &plan,
@@ -81,7 +87,7 @@ pub(super) fn has_lock(draft: &mut Draft<'_>) -> bool {
 /// A job of which nothing has begun is not run late, whoever was away: the engine, the operator, or a person who paused the
 /// workflow. Whether it has ended by that.
 fn expire(draft: &mut Draft<'_>, plan: &Plan) -> bool {
-    let is_stopped = matches!(draft.input.run, RunState::Present { run, .. } if run.stop.is_some());
+    let is_stopped = matches!(draft.input.run, RunState::Present { run, .. } | RunState::Gone { run } if run.stop.is_some());
     let Some(limit) = stall::too_late_at(draft, plan).filter(|_| !is_stopped) else {
         return false;
     };

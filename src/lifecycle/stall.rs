@@ -159,7 +159,7 @@ fn silence(draft: &Draft<'_>, plan: &Plan) -> Option<Silence> {
     let name = &workflow.name;
     match draft.input.run {
         RunState::Foreign => None,
-        RunState::Absent => {
+        RunState::Absent | RunState::Gone { .. } => {
             let why = match draft.input.engine {
                 EngineState::Missing(why) => format!(" ({why})"),
                 EngineState::Ready(_) => String::new(),

@@ -159,6 +159,13 @@ pub enum Action {
     },
     /// Makes the engine look at the workflow again.
     WakeWorkflow,
+    /// Sees to it that the engine runs nothing of the workflow, which has ended, if somebody retries it.
+    SealWorkflow,
+    /// The same for a workflow of the job that it does not follow.
+    SealOtherWorkflow {
+        /// Name of the workflow.
+        name: String,
+    },
     /// Takes back a person's pause of the workflow.
     ResumeWorkflow,
     /// Ends what the workflow still runs of its main part, so that its exit part begins.
@@ -215,6 +222,8 @@ impl std::fmt::Display for Action {
             Self::StopWorkflow => f.write_str("stop the workflow"),
             Self::StopOtherWorkflow { name } => write!(f, "stop workflow {name}"),
             Self::WakeWorkflow => f.write_str("make the engine look at the workflow"),
+            Self::SealWorkflow => f.write_str("seal the workflow, which has ended"),
+            Self::SealOtherWorkflow { name } => write!(f, "seal workflow {name}, which has ended"),
             Self::ResumeWorkflow => f.write_str("resume the workflow"),
             Self::EndMainPart => f.write_str("end the main part of the workflow"),
             Self::DeleteWorkflow => f.write_str("delete the workflow, which has ended"),

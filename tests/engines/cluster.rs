@@ -142,6 +142,8 @@ pub fn act(world: &mut World, action: &Action) -> bool {
         | Action::RepeatHookTaskRun(_)
         | Action::ClaimHook { .. }
         | Action::StopOtherWorkflow { .. }
+        | Action::SealWorkflow
+        | Action::SealOtherWorkflow { .. }
         | Action::DeleteWorkflow
         | Action::DeleteOtherWorkflow { .. } => panic!("no play has what this is for: {action}"),
     }

@@ -61,7 +61,7 @@ impl Seen {
     fn run(&self) -> Option<&Run> {
         match &self.state {
             RunState::Present { run, .. } => Some(run),
-            RunState::Absent | RunState::Foreign => None,
+            RunState::Absent | RunState::Gone { .. } | RunState::Foreign => None,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     harness::{
         NAMESPACE, Scenario, assert_succeeded,
         database::Database,
-        failure, has, is_installed, lock,
+        failure, has, is_installed, kubelet, lock,
         objects::{hook, job, running_for},
         scenario, status, until,
     },
@@ -67,15 +67,15 @@ async fn however_its_controller_is_configured_jobs_come_to_their_end() {
         nodes_are_in_a_database(s).await;
         away_while_a_pod_of_a_hook_runs(s).await;
         own_templates::one_that_is_mended_in_time_is_told_and_taken(s).await;
+        own_templates::one_that_is_made_to_wait_says_so(s).await;
+        own_templates::one_that_is_made_to_wait_too_long_is_skipped(s).await;
     })
     .await;
 }
 
 /// `ttlStrategy`, for all workflows: what the job still follows, or has its last hook in, goes away under it.
 async fn removed_when_it_has_ended(s: &Scenario) {
-    // One that is gone before the operator has looked was deleted as far as it can see, and is made again. So this one stays for
-    // as long as a look may take on a busy machine.
-    let defaults = "spec:\n  ttlStrategy:\n    secondsAfterCompletion: 5\n";
+    let defaults = "spec:\n  ttlStrategy:\n    secondsAfterCompletion: 0\n";
     configure(
         s,
         json!({"workflowRestrictions": null, "workflowDefaults": defaults}),
@@ -92,13 +92,15 @@ async fn removed_when_it_has_ended(s: &Scenario) {
         .await;
     until_gone(s, "removed-run-1").await;
     s.until_workflow("removed-run-2", "is at the hook", |w| {
-        let nodes = w.data["status"]["nodes"].as_object();
-        nodes.is_some_and(|all| all.values().any(|n| n["displayName"] == "hook-start-endless"))
+        is_at(w, "hook-start-endless")
     })
     .await;
+    // However busy the operator is: what the watch has brought tells a stop from a deletion.
+    s.operator().signal("STOP");
     s.edit_workflow("removed-run-2", json!({"spec": {"shutdown": "Terminate"}}))
         .await;
     until_gone(s, "removed-run-2").await;
+    s.operator().signal("CONT");
     let done = s.until_over("removed").await;
     failure(&done, "WorkflowStopped");
     let last: Vec<_> = status(&done)
@@ -119,6 +121,12 @@ async fn removed_when_it_has_ended(s: &Scenario) {
     for name in ["endless", "last"] {
         delete(s, "UpgradeJobHook", name).await;
     }
+}
+
+/// The workflow has got to a step.
+fn is_at(workflow: &DynamicObject, step: &str) -> bool {
+    let nodes = workflow.data["status"]["nodes"].as_object();
+    nodes.is_some_and(|all| all.values().any(|n| n["displayName"] == step))
 }
 
 async fn until_gone(s: &Scenario, name: &str) {
@@ -266,7 +274,7 @@ async fn people_resume_suspend_and_retry_as_argo_lets_them_and_nothing_happens_t
             Some(StepPhase::Overridden)
         );
         retried(s, &done).await;
-        deleted_in_mid_run(s).await;
+        ended_and_deleted_in_mid_run(s).await;
         let asked = s.operators_writes();
         let asked = asked.iter().filter(|w| w.is_of_desired_update());
         assert_eq!(asked.count(), 1, "writes of desiredUpdate");
@@ -362,30 +370,50 @@ async fn retried(s: &Scenario, done: &UpgradeJob) {
     assert_eq!(outcome(&s.job("j").await), outcome(done));
 }
 
-/// The workflow of another job, which has nothing to do but a hook.
-async fn deleted_in_mid_run(s: &Scenario) {
-    s.create(&running_for(hook("slow", &["Start"]), 3_000)).await;
-    s.create(&job("deleted", None, json!({}))).await;
-    s.until_step_runs("deleted", "hook-start-slow").await;
+/// The workflows of another job, which has nothing to do but hooks: the first ends by its own deadline and is retried while the
+/// second is followed, and that one is deleted.
+async fn ended_and_deleted_in_mid_run(s: &Scenario) {
+    s.create(&hook_templates::template()).await;
+    s.create(&hook_templates::hook("broken", &["Start"], "Ignore", "3,0"))
+        .await;
+    s.create(&running_for(hook("slow", &["Start"]), 3_600_000)).await;
+    s.create(&job("again", None, json!({}))).await;
+    s.until_job("again", "has run the hook that fails", |j| {
+        hook_templates::tracked(j) == ["broken@Start=Failed", "slow@Start=Active"]
+    })
+    .await;
+    s.edit_workflow("again-run-1", json!({"spec": {"activeDeadlineSeconds": 1}}))
+        .await;
+    s.until_workflow("again-run-2", "is at the hook", |w| is_at(w, "hook-start-slow"))
+        .await;
+    hook_templates::run_again_by_a_person(s, "again-run-1").await;
+    let followed = status(&s.job("again").await).workflow.unwrap();
+    assert_eq!(followed.name, "again-run-2");
+
     let gone = s
         .workflow_api()
-        .delete("deleted-run-1", &DeleteParams::default())
+        .delete("again-run-2", &DeleteParams::default())
         .await;
     gone.expect("deleting a workflow");
-    let done = s.until_over("deleted").await;
+    s.until_workflow("again-run-3", "is at the hook", |w| is_at(w, "hook-start-slow"))
+        .await;
+    kubelet::end_pods_of_jobs(&s.client).await;
+    let done = s.until_over("again").await;
     assert_succeeded(&done);
     let followed = status(&done).workflow.unwrap();
     assert_eq!(
         (followed.engine, followed.name.as_str()),
-        (EngineChoice::Argo, "deleted-run-2")
+        (EngineChoice::Argo, "again-run-3")
     );
-    s.until_workflow("deleted-run-2", "has succeeded", has_succeeded)
+    s.until_workflow("again-run-3", "has succeeded", has_succeeded)
         .await;
-    let told = s.events_about("deleted").await;
-    assert!(
-        told.iter()
-            .any(|e| e.reason.as_deref() == Some("WorkflowRenderedAgain"))
-    );
+    let told = s.events_about("again").await;
+    for reason in ["WorkflowRenderedAgain", "OtherWorkflowStopped"] {
+        assert!(
+            told.iter().any(|e| e.reason.as_deref() == Some(reason)),
+            "{reason}"
+        );
+    }
     let writes = s.operators_writes();
     let runs = writes
         .iter()

@@ -1,7 +1,9 @@
 //! Hooks that are WorkflowTemplates: the real workflow controller runs them, and a stand-in kubelet says how their pods die.
 
+use kube::{ResourceExt, api::DynamicObject};
 use openshift_upgrade_operator::api::{
     UpgradeJob,
+    annotations::SEALED_AT,
     upgrade_job::{HookState, StepStatus},
 };
 use rstest::rstest;
@@ -9,11 +11,13 @@ use serde_json::{Value, json};
 
 use crate::{
     argo::{argo, delete, outcome, until_ended_again},
+    engine_faults::{is_over, is_stopped},
     harness::{
-        ArgoVersion, NAMESPACE, Scenario, assert_succeeded, condition, desired, failure, has, is_installed,
-        kubelet, lock,
+        ArgoVersion, NAMESPACE, Scenario, assert_succeeded,
+        audit::Request,
+        condition, desired, failure, has, is_installed, kubelet, lock,
         objects::{hold_night, in_seconds, job},
-        scenario, scenario_on_argo, status,
+        scenario, scenario_on_argo, status, until,
     },
 };
 
@@ -88,7 +92,7 @@ pub fn tracked(job: &UpgradeJob) -> Vec<String> {
         .collect()
 }
 
-fn phase_of(workflow: &kube::api::DynamicObject) -> &str {
+fn phase_of(workflow: &DynamicObject) -> &str {
     workflow.data["status"]["phase"].as_str().unwrap_or_default()
 }
 
@@ -259,7 +263,7 @@ const STOPPED: [&str; 14] = [
 ];
 
 /// What the pods were given.
-async fn environments_and_parameters(s: &Scenario, workflow: &kube::api::DynamicObject) {
+async fn environments_and_parameters(s: &Scenario, workflow: &DynamicObject) {
     let maps = s.dynamic("v1", "ConfigMap");
     let map = maps
         .get("j-run-1.hook-unpause-x-app-night-pool.x-app-night")
@@ -308,16 +312,68 @@ async fn a_hook_of_a_template_that_truly_fails_ends_the_job_and_the_hooks_of_the
         .await;
         let failed = s.job("j").await;
         assert!(tracked(&failed).contains(&"slow@Start=Failed".to_owned()), "{:?}", tracked(&failed));
-        let workflow = s.until_workflow("j-run-1", "has failed", |w| phase_of(w) == "Failed").await;
-
-        // A person retries it: the job is over, and its hooks have had their end.
-        argo(s, &["retry", "j-run-1"], None);
-        until_ended_again(s, "j-run-1", &workflow).await;
+        run_again_by_a_person(s, "j-run-1").await;
         assert_eq!(outcome(&s.job("j").await), outcome(&failed));
         let cluster = s.cluster_version().await;
         assert_eq!((desired(&cluster), lock(&cluster)), (None, None));
     })
     .await;
+}
+
+/// An ended workflow whose hooks have had their end, one of them a bad one: none of them gets a pod again, however a person runs
+/// it again, and however late the operator comes.
+pub async fn run_again_by_a_person(s: &Scenario, name: &str) {
+    let ended = s.until_workflow(name, "has ended and is sealed", is_sealed).await;
+    let before = pods_of_workflows(s);
+    assert!(before > 0, "nothing that could be run again");
+    let sealed = async || s.workflows().await.iter().filter(|w| is_sealed(w)).count();
+    let were_sealed = sealed().await;
+
+    s.operator().signal("STOP");
+    // With what succeeded taken over: what failed would begin at once.
+    argo(s, &["resubmit", "--memoized", name], None);
+    let copy = format!("{name}-");
+    until("Argo has taken up the copy", async || {
+        let all = s.workflows().await;
+        let mut copies = all.iter().filter(|w| w.name_any().starts_with(&copy));
+        copies.any(|w| phase_of(w) == "Running").then_some(())
+    })
+    .await;
+    argo(s, &["retry", name], None);
+    let started = &ended.data["status"]["startedAt"];
+    s.until_workflow(name, "is taken up again by Argo", |w| {
+        phase_of(w) == "Running" && w.data["status"]["startedAt"] != *started
+    })
+    .await;
+    assert_eq!(
+        pods_of_workflows(s),
+        before,
+        "pods of hooks while the operator is away"
+    );
+
+    s.operator().signal("CONT");
+    let again = until_ended_again(s, name, &ended).await;
+    assert!(is_stopped(&again), "{again:#?}");
+    until("both are stopped and sealed", async || {
+        (sealed().await == were_sealed + 1).then_some(())
+    })
+    .await;
+    assert_eq!(pods_of_workflows(s), before, "pods of hooks");
+}
+
+/// How many pods Argo has made so far.
+fn pods_of_workflows(s: &Scenario) -> usize {
+    let writes = s.writes();
+    let is_made =
+        |w: &&Request| (w.verb.as_str(), w.resource.as_str()) == ("create", "pods") && w.user == "argo";
+    writes.iter().filter(is_made).count()
+}
+
+/// It has ended, and stays paused if somebody retries it.
+fn is_sealed(workflow: &DynamicObject) -> bool {
+    is_over(workflow)
+        && workflow.data["spec"]["suspend"] == true
+        && workflow.annotations().contains_key(SEALED_AT)
 }
 
 /// A template that Argo refuses takes nothing with it but its own hook; one that is missing fails its job when that is made.

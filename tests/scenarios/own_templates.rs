@@ -11,8 +11,12 @@ use openshift_upgrade_operator::{
 use serde_json::{Value, json};
 
 use crate::{
-    engine_faults::engine_of,
-    harness::{NAMESPACE, Scenario, assert_succeeded, condition, has, objects::job, status},
+    engine_faults::{engine_of, is_over},
+    harness::{
+        NAMESPACE, Scenario, assert_succeeded, condition, has,
+        objects::{hook, in_seconds, job, job_between, now},
+        status, until,
+    },
 };
 
 fn template(engine: &dyn Engine) -> &'static str {
@@ -106,23 +110,62 @@ pub async fn one_that_is_mended_in_time_is_told_and_taken(s: &Scenario) {
 
 /// A run that is made pending waits for a person. The command that the job tells lets it begin.
 pub async fn one_that_is_made_to_wait_says_so(s: &Scenario) {
-    let pending = replaced(
-        template(s.engine),
-        "\nspec:\n",
-        "\nspec:\n  status: PipelineRunPending\n",
-    );
-    give(s, &pending).await;
+    give(s, &made_to_wait(s.engine)).await;
     create(s, "pending").await;
-    s.until_job("pending", "says that it is suspended", |j| {
+    until_suspended(s, "pending").await;
+    resume_as_told(s, "pending").await;
+    let done = s.until_over("pending").await;
+    assert_succeeded(&done);
+    assert_eq!(engine_of(&done), Some(s.engine.kind()));
+}
+
+fn made_to_wait(engine: &dyn Engine) -> String {
+    let pause = match engine.kind() {
+        EngineChoice::Tekton => "status: PipelineRunPending",
+        EngineChoice::Argo | EngineChoice::Embedded | EngineChoice::Auto => "suspend: true",
+    };
+    replaced(template(engine), "\nspec:\n", &format!("\nspec:\n  {pause}\n"))
+}
+
+async fn until_suspended(s: &Scenario, name: &str) {
+    s.until_job(name, "says that it is suspended", |j| {
         status(j)
             .message
             .is_some_and(|m| m.contains("suspended by a person"))
     })
     .await;
-    resume_as_told(s, "pending").await;
-    let done = s.until_over("pending").await;
-    assert_succeeded(&done);
-    assert_eq!(engine_of(&done), Some(s.engine.kind()));
+}
+
+/// The same, but the person comes after `startBefore`, while the operator is away: nothing of it is begun.
+pub async fn one_that_is_made_to_wait_too_long_is_skipped(s: &mut Scenario) {
+    give(s, &made_to_wait(s.engine)).await;
+    s.create(&hook("at-start", &["Start"])).await;
+    let latest = in_seconds(5);
+    let own = json!({"workflow": {"template": {"name": "own"}}});
+    s.create(&job_between("late", None, own, now(), latest)).await;
+    until_suspended(s, "late").await;
+    s.kill_operator();
+    // It gets two minutes to begin, whatever startBefore says.
+    let jobs = s.dynamic("managedupgrade.appuio.io/v1beta1", "UpgradeJob");
+    let long_ago = Patch::Merge(json!({"status": {"startedAt": in_seconds(-600)}}));
+    jobs.patch_status("late", &PatchParams::default(), &long_ago)
+        .await
+        .expect("dating the start back");
+    s.edit_workflow("late-run-1", json!({"spec": {"suspend": null}}))
+        .await;
+    s.until_workflow("late-run-1", "waits for the operator", |w| {
+        let nodes = w.data["status"]["nodes"].as_object();
+        nodes.is_some_and(|all| all.values().any(|n| n["displayName"] == "hook-start-at-start"))
+    })
+    .await;
+    until("startBefore is over", async || (now() > latest).then_some(())).await;
+    s.start_operator();
+    let done = s.until_over("late").await;
+    assert_eq!(condition(&done, "Succeeded"), "Succeeded=True/Skipped");
+    assert!(has(&done, "Expired").is_some_and(|c| c.status == "True"));
+    let run: Vec<_> = status(&done).hook_tracker;
+    assert!(run.is_empty(), "no hook of Start may run: {run:#?}");
+    s.until_workflow("late-run-1", "has ended", is_over).await;
 }
 
 /// Takes a pause back by the command that the job tells.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     argo::waits_for_etcd,
-    engine_faults::refuse_all_pods,
+    engine_faults::{is_over, refuse_all_pods, submit_again},
     harness::{
         NAMESPACE, Scenario, assert_succeeded, condition, desired, failure, has, is_installed, kubelet, lock,
         objects::{hold_night, in_seconds, job},
@@ -74,6 +74,10 @@ async fn task_runs(s: &Scenario) -> Vec<DynamicObject> {
     api.list(&ListParams::default())
         .await
         .map_or_else(|_| vec![], |l| l.items)
+}
+
+fn names(all: &[DynamicObject]) -> Vec<String> {
+    all.iter().map(ResourceExt::name_any).collect()
 }
 
 fn of_hook(all: &[DynamicObject], hook: &str) -> Vec<DynamicObject> {
@@ -199,6 +203,12 @@ async fn a_hook_of_a_task_that_truly_fails_ends_the_job_and_nothing_outlives_it(
         })
         .await;
         assert_eq!(entry(&s.job("j").await, "slow").status, HookState::Active);
+
+        // The TaskRuns are the operator's: a PipelineRun that is run again brings none.
+        let before = names(&task_runs(s).await);
+        submit_again(s, "j-run-1", "j-run-1-again").await;
+        s.until_workflow("j-run-1-again", "has ended", is_over).await;
+        assert_eq!(names(&task_runs(s).await), before);
 
         s.delete_job("j").await;
         s.until_gone("j").await;

@@ -9,6 +9,7 @@ mod inline;
 mod native;
 mod object;
 mod render;
+mod repeat;
 mod report;
 mod runs;
 mod text;
@@ -114,6 +115,10 @@ impl Engine for Argo {
     fn wake(&self, workflow: &Workflow, now: Timestamp) -> Option<Write> {
         let change = json!({"metadata": {"annotations": {annotations::WOKEN_AT: now.to_string()}}});
         self.write(workflow, change)
+    }
+
+    fn seal(&self, workflow: &Workflow, now: Timestamp) -> Option<Write> {
+        self.write(workflow, repeat::seal(now))
     }
 
     fn resume(&self, workflow: &Workflow) -> Option<Write> {

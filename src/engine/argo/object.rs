@@ -6,7 +6,7 @@ use kube::{ResourceExt, api::DynamicObject};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::runs;
+use super::{repeat, runs};
 use crate::{
     api::annotations,
     engine::{
@@ -287,7 +287,8 @@ pub fn observe(object: &DynamicObject, plan: &Plan) -> Run {
         stopped_by: stop.and_then(|_| stopped_by(object)),
         stop,
         woken_at: time(object.annotations().get(annotations::WOKEN_AT)),
-        suspended: view.spec.suspend.unwrap_or(false),
+        suspended: !view.finished() && view.spec.suspend.unwrap_or(false),
+        repeat: repeat::repeat(object, view.finished()),
         unsupported: view.unsupported(),
         nodes,
         native: runs::natives(object, &view, plan),

@@ -706,6 +706,21 @@ mod reporting {
     }
 
     #[test]
+    fn a_seal_suspends_and_is_guarded() {
+        let object = recorded(&fixtures::no_pools(), &json!({}), &[]);
+        assert_eq!(
+            Argo.seal(&object.into(), Timestamp::UNIX_EPOCH).unwrap().patch,
+            json!({
+                "metadata": {
+                    "resourceVersion": "4711",
+                    "annotations": {"managedupgrade.appuio.io/sealed-at": "1970-01-01T00:00:00Z"},
+                },
+                "spec": {"suspend": true},
+            })
+        );
+    }
+
+    #[test]
     fn a_stop_skips_the_exit_part_and_is_guarded() {
         let object = recorded(&fixtures::no_pools(), &json!({}), &[]);
         assert_eq!(

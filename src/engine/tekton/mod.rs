@@ -106,6 +106,11 @@ impl Engine for Tekton {
         None
     }
 
+    /// Tekton's *Rerun* makes another run; one that has ended stays so.
+    fn seal(&self, _: &Workflow, _: Timestamp) -> Option<Write> {
+        None
+    }
+
     /// Tekton knows one pause: of a run that has not begun.
     fn resume(&self, workflow: &Workflow) -> Option<Write> {
         let change: Value = json!({"spec": {"status": null}});

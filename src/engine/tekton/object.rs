@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{STEP_API_VERSION, STEP_KIND, TASK_LABEL};
 use crate::{
     engine::{
-        Node, NodePhase, Run, StopRequest, Workflow,
+        Node, NodePhase, Repeat, Run, StopRequest, Workflow,
         object::{Parts, time},
     },
     plan::{Part, Plan, PlanStep},
@@ -184,7 +184,9 @@ pub fn observe(workflow: &Workflow, plan: &Plan) -> Run {
         stop: stop(&view, plan, &steps),
         stopped_by: None,
         woken_at: None,
-        suspended: view.spec.status == PENDING,
+        suspended: view.spec.status == PENDING && !view.finished(),
+        // A *Rerun* is a copy.
+        repeat: Repeat::Harmless,
         unsupported: unreadable.map(|problem| format!("cannot read {problem}")),
         nodes,
         native: BTreeMap::new(),

@@ -12,7 +12,7 @@ use crate::{
     },
     drain::Drains,
     engine::{
-        Engine, Native, Node, NodePhase, Report, Run, StopRequest, Templates,
+        Engine, Native, Node, NodePhase, Repeat, Report, Run, StopRequest, Templates,
         argo::Argo,
         embedded,
         native::{Lookup, NativeRun},
@@ -44,6 +44,8 @@ pub struct Bench {
     pub engine: EngineState,
     /// The stand-in for the engine's workflow.
     pub workflow: Option<(String, Run)>,
+    /// What was last seen of one that was deleted.
+    pub gone: Option<Run>,
     /// The engine does nothing, though its objects can be read and written.
     pub is_engine_away: bool,
     /// Other workflows of the job.
@@ -75,6 +77,7 @@ impl Bench {
             settings: settings(),
             engine,
             workflow: None,
+            gone: None,
             is_engine_away: false,
             others: vec![],
             begun_on: EngineChoice::Argo,
@@ -214,7 +217,12 @@ impl Bench {
                 uid: uid.clone(),
                 run: Box::new(run.clone()),
             },
-            _ => RunState::Absent,
+            _ => match &self.gone {
+                Some(run) if status.workflow.is_some_and(|w| w.uid.is_some()) => RunState::Gone {
+                    run: Box::new(run.clone()),
+                },
+                Some(_) | None => RunState::Absent,
+            },
         };
         decide(&Input {
             world: &self.world,
@@ -376,12 +384,9 @@ impl Bench {
                     run.finished = true;
                 }
             }
-            Action::StopOtherWorkflow { name } => {
-                for other in self.others.iter_mut().filter(|o| o.name == *name) {
-                    other.state = OtherState::Ended;
-                }
-            }
+            Action::StopOtherWorkflow { name } | Action::SealOtherWorkflow { name } => self.end_other(name),
             Action::WakeWorkflow => self.run_mut().woken_at = Some(at(self.now)),
+            Action::SealWorkflow => self.run_mut().repeat = Repeat::Harmless,
             Action::ResumeWorkflow => self.run_mut().suspended = false,
             Action::EndMainPart => self.end_main_part(),
             Action::DeleteWorkflow => self.workflow = None,
@@ -398,6 +403,12 @@ impl Bench {
         self.world
             .hook_task_runs
             .push(task_run::next(&object, next).into());
+    }
+
+    fn end_other(&mut self, name: &str) {
+        for other in self.others.iter_mut().filter(|o| o.name == name) {
+            other.state = OtherState::Ended;
+        }
     }
 
     fn end_main_part(&mut self) {
@@ -648,6 +659,7 @@ fn empty_run() -> Run {
         stopped_by: None,
         woken_at: None,
         suspended: false,
+        repeat: Repeat::Harmless,
         nodes: vec![],
         native: std::collections::BTreeMap::new(),
         unsupported: None,

@@ -12,7 +12,7 @@ use crate::{
         annotations,
         upgrade_job::{JobPhase, PauseReason},
     },
-    engine::{NodePhase, StopRequest},
+    engine::{NodePhase, Run, StopRequest},
     lifecycle::RunState,
     plan::Plan,
     steps::Action,
@@ -379,6 +379,28 @@ fn who_stops_the_hooks_of_create_wants_no_upgrade(
     assert_eq!(bench.hooks_run(), ["Create:", "Failure:WorkflowStopped"]);
     bench.settle_at(10);
     assert!(bench.is_true("Started").is_none());
+}
+
+/// A workflow that is removed at once when it has ended: what was last seen of it tells a stop from a deletion.
+#[rstest]
+#[case::stopped(Some(StopRequest::Stop), "stopped by a person")]
+#[case::terminated(Some(StopRequest::Terminate), "terminated by a person")]
+#[case::deleted(None, "j-run-2")]
+fn one_that_was_stopped_and_vanished_at_once_was_stopped(
+    #[case] stop: Option<StopRequest>,
+    #[case] expected: &str,
+) {
+    let mut bench = asked(json!({}));
+    let (_, run) = bench.workflow.take().unwrap();
+    bench.gone = Some(Run { stop, ..run });
+    bench.settle_at(20);
+    if stop.is_some() {
+        assert_eq!(bench.is_true("Failed").as_deref(), Some("WorkflowStopped"));
+        assert!(bench.message().contains(expected), "{}", bench.message());
+    } else {
+        assert_eq!(bench.status().workflow.unwrap().name, expected);
+    }
+    assert!(!bench.is_locked() || stop.is_none());
 }
 
 #[test]

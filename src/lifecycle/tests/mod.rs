@@ -10,6 +10,7 @@ mod in_every_step;
 mod native;
 mod pools;
 mod removal;
+mod seal;
 mod table;
 mod takeover;
 mod task_runs;

@@ -14,7 +14,7 @@ use crate::{
         upgrade_job::{EngineChoice, HookState, JobPhase, StepPhase},
     },
     engine::{
-        NodePhase, StopRequest,
+        NodePhase, Repeat, StopRequest,
         native::{Lookup, TemplateKey, TemplateKind},
     },
     lifecycle::EngineState,
@@ -356,6 +356,30 @@ fn a_stop_of_the_workflow_ends_the_job_as_ever() {
     assert_eq!(bench.count(|a| matches!(a, Action::EndMainPart)), 0);
 }
 
+/// What was last seen of a deleted workflow tells how its hook ended, but not how one ends that ran then.
+#[rstest]
+#[case::done(NodePhase::Succeeded, HookState::Complete, "")]
+#[case::failed(
+    NodePhase::Failed,
+    HookState::Failed,
+    "step hook-start-a of workflow j-run-1: exit code 3"
+)]
+#[case::running(NodePhase::Running, HookState::Failed, "workflow j-run-1 disappeared before")]
+fn a_hook_ended_as_its_workflow_showed_last(
+    #[case] phase: NodePhase,
+    #[case] expected: HookState,
+    #[case] said: &str,
+) {
+    let mut bench = at_start("Ignore");
+    bench.native("hook-start-a", "", phase, "exit code 3");
+    let (_, run) = bench.workflow.take().unwrap();
+    bench.gone = Some(run);
+    bench.pass();
+    let (state, message) = one_tracked(&bench);
+    assert_eq!(state, expected);
+    assert!(message.starts_with(said), "{message}");
+}
+
 #[test]
 fn a_hook_added_in_mid_run_cannot_run_in_the_workflow() {
     let mut bench = bench(vec![], json!({})).asked();
@@ -506,6 +530,23 @@ fn hooks_of_create_run_in_a_workflow_of_their_own() {
     assert_eq!(one_tracked(&bench).0, HookState::Complete);
     bench.settle_at(10);
     assert!(bench.desired().is_some());
+}
+
+/// Its job still follows it, and waits for its start.
+#[test]
+fn a_run_of_create_hooks_that_is_retried_is_stopped() {
+    let mut bench = bench(vec![hook("a", &["Create"], "Ignore")], json!({}));
+    bench.settle_at(-1_000);
+    bench.native("hook-create-a", "", NodePhase::Failed, "exit code 3");
+    bench.settle();
+    let run = bench.run_mut();
+    (run.repeat, run.suspended) = (Repeat::Begun, true);
+    assert!(bench.decide().actions.contains(&Action::StopWorkflow));
+    bench.run_mut().stop = Some(StopRequest::Terminate);
+    assert!(
+        !bench.decide().actions.contains(&Action::StopWorkflow),
+        "it is asked once"
+    );
 }
 
 #[rstest]

@@ -1,0 +1,132 @@
+//! What *Retry* does with an ended Workflow, and how it is kept from doing it.
+//!
+//! `argo retry`, as the UI, takes the nodes that failed out of the Workflow, with their pods, and the controller runs them anew at
+//! once. It leaves `spec.suspend` as it is (`createNewRetryWorkflow`), and a suspended Workflow makes no pod
+//! (`ShouldSuspend` in `operate`). So does one that is submitted again, which gets a copy of the spec. A Workflow that has ended
+//! is none the worse for it: the controller does not look at it any more. Read in Argo v4.1.4 and v3.7.18.
+
+use jiff::Timestamp;
+use kube::{ResourceExt, api::DynamicObject};
+use serde_json::{Value, json};
+
+use crate::{api::annotations, engine::Repeat};
+
+/// What comes of a *Retry* of this Workflow.
+pub fn repeat(object: &DynamicObject, finished: bool) -> Repeat {
+    let is_sealed = object.annotations().contains_key(annotations::SEALED_AT);
+    let suspended = object.data.pointer("/spec/suspend").and_then(Value::as_bool);
+    match (finished, is_sealed) {
+        (true, true) if suspended == Some(true) => Repeat::Harmless,
+        (true, _) if runs_something(object) => Repeat::Possible,
+        (true, _) | (false, false) => Repeat::Harmless,
+        (false, true) => Repeat::Begun,
+    }
+}
+
+/// Suspends an ended Workflow; the annotation tells that from a person's pause.
+pub fn seal(now: Timestamp) -> Value {
+    json!({
+        "metadata": {"annotations": {annotations::SEALED_AT: now.to_string()}},
+        "spec": {"suspend": true},
+    })
+}
+
+/// Whether Argo does anything in it but to wait for the operator.
+fn runs_something(object: &DynamicObject) -> bool {
+    let spec = object.data.get("spec");
+    let says = |field: &str| spec.and_then(|s| s.get(field)).is_some_and(|v| !v.is_null());
+    let templates = spec.and_then(|s| s.get("templates")).and_then(Value::as_array);
+    let only_waits =
+        |template: &Value| template.get("suspend").is_some_and(|v| !v.is_null()) || only_orders(template);
+    says("workflowTemplateRef") || says("hooks") || !templates.into_iter().flatten().all(only_waits)
+}
+
+/// A DAG whose tasks all call templates of the same Workflow.
+fn only_orders(template: &Value) -> bool {
+    let tasks = template.pointer("/dag/tasks").and_then(Value::as_array);
+    let is_local = |task: &Value| {
+        let elsewhere = ["templateRef", "inline", "hooks"];
+        !elsewhere
+            .iter()
+            .any(|f| task.get(f).is_some_and(|v| !v.is_null()))
+    };
+    tasks.is_some_and(|tasks| tasks.iter().all(is_local))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn workflow(spec: &Value, is_sealed: bool) -> DynamicObject {
+        let sealed = if is_sealed {
+            seal(Timestamp::UNIX_EPOCH)
+        } else {
+            json!({})
+        };
+        let mut object = json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": "j-run-1"}, "spec": spec,
+        });
+        json_patch::merge(&mut object, &sealed);
+        serde_json::from_value(object).unwrap()
+    }
+
+    /// Two steps that wait, and this template.
+    fn with(template: &Value) -> Value {
+        let tasks = json!([{"name": "a", "template": "a"}, {"name": "b", "template": "b", "depends": "a"}]);
+        json!({"entrypoint": "main", "templates": [
+            {"name": "main", "dag": {"tasks": tasks}},
+            {"name": "a", "suspend": {}}, {"name": "b", "suspend": {}},
+            template,
+        ]})
+    }
+
+    #[rstest]
+    #[case::only_waits(with(&json!({"name": "c", "suspend": {}})), Repeat::Harmless)]
+    #[case::pod(with(&json!({"name": "c", "container": {"image": "i"}})), Repeat::Possible)]
+    #[case::request(with(&json!({"name": "c", "http": {"url": "https://example.com"}})), Repeat::Possible)]
+    #[case::steps(with(&json!({"name": "c", "steps": [[{"name": "x", "template": "a"}]]})), Repeat::Possible)]
+    #[case::template_elsewhere(
+        with(&json!({"name": "c", "dag": {"tasks": [{"name": "x", "templateRef": {"name": "t", "template": "x"}}]}})),
+        Repeat::Possible
+    )]
+    #[case::template_within(
+        with(&json!({"name": "c", "dag": {"tasks": [{"name": "x", "inline": {"container": {"image": "i"}}}]}})),
+        Repeat::Possible
+    )]
+    #[case::all_of_it_elsewhere(json!({"workflowTemplateRef": {"name": "t"}}), Repeat::Possible)]
+    #[case::hooks_of_argo(
+        json!({"templates": [], "hooks": {"exit": {"templateRef": {"name": "t", "template": "x"}}}}),
+        Repeat::Possible
+    )]
+    fn an_ended_workflow_is_to_be_sealed_if_argo_runs_anything_in_it(
+        #[case] spec: Value,
+        #[case] expected: Repeat,
+    ) {
+        assert_eq!(repeat(&workflow(&spec, false), true), expected);
+        assert_eq!(repeat(&workflow(&spec, false), false), Repeat::Harmless);
+        // Sealed once, and ended: nothing is to be done.
+        assert_eq!(repeat(&workflow(&spec, true), true), Repeat::Harmless);
+        // Sealed, and not ended: somebody has retried it.
+        assert_eq!(repeat(&workflow(&spec, true), false), Repeat::Begun);
+    }
+
+    /// *Resume* of a person, or the operator's own stop of one that was retried.
+    #[test]
+    fn a_seal_that_is_gone_is_put_back() {
+        let mut object = workflow(&with(&json!({"name": "c", "container": {}})), true);
+        object.data["spec"]["suspend"] = Value::Null;
+        assert_eq!(repeat(&object, true), Repeat::Possible);
+    }
+
+    /// What a person paused, and stopped then.
+    #[test]
+    fn a_pause_is_no_seal() {
+        let mut object = workflow(&with(&json!({"name": "c", "container": {}})), false);
+        object.data["spec"]["suspend"] = json!(true);
+        assert_eq!(repeat(&object, true), Repeat::Possible);
+        assert_eq!(repeat(&object, false), Repeat::Harmless);
+    }
+}
