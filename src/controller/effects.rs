@@ -398,9 +398,9 @@ pub async fn release_hook_run(
             let mut all = world.hook_task_runs.iter();
             let task_run = all.find(|r| r.metadata.name.as_ref() == name);
             let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &task_run::resource());
-            // One that Tekton never looked at has failed: it must not run when Tekton is back.
-            let is_begun = task_run.is_none_or(task_run::TaskRun::is_begun);
-            let change = if is_begun {
+            // One that counts as failed although Tekton says nothing of its end must not run when Tekton is back.
+            let has_ended = task_run.is_none_or(task_run::TaskRun::has_ended);
+            let change = if has_ended {
                 json!({})
             } else {
                 json!({"spec": {"status": "TaskRunCancelled"}})

@@ -11,6 +11,7 @@ mod drains;
 mod effects;
 mod events;
 mod gate;
+mod hook_pods;
 mod journal;
 mod leader;
 mod live;
@@ -258,6 +259,7 @@ impl<R: Fn(Option<String>)> Watching<'_, R> {
             unreadable: unreadable::Seen::default(),
             prometheus: &mut self.prometheus,
             drains: drains::Looker::default(),
+            hook_pods: hook_pods::PodLooker::default(),
             force_drains: node_force_drain::Memory::default(),
         };
         loop {
@@ -292,6 +294,7 @@ struct Loop<'a> {
     unreadable: unreadable::Seen,
     prometheus: &'a mut Asker,
     drains: drains::Looker,
+    hook_pods: hook_pods::PodLooker,
     force_drains: node_force_drain::Memory,
 }
 
@@ -317,6 +320,7 @@ impl Loop<'_> {
                 texts: &mut self.texts,
                 prometheus: &mut *self.prometheus,
                 drains: &mut self.drains,
+                hook_pods: &mut self.hook_pods,
             };
             let work = async || Box::pin(upgrade_job::reconcile(self.ctx, &mut memory, &world, job)).await;
             wakes.extend(self.retries.attempt(self.ctx, &key, work).await);

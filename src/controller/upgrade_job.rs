@@ -14,7 +14,9 @@ use super::{
     calls::CallError,
     drains::Looker,
     effects::Effects,
-    events, in_future, journal, live,
+    events,
+    hook_pods::PodLooker,
+    in_future, journal, live,
     live_texts::{self, LiveTexts},
     others::{self, Other},
     prometheus::Asker,
@@ -47,6 +49,8 @@ pub struct Memory<'a> {
     pub prometheus: &'a mut Asker,
     /// What was seen of drains.
     pub drains: &'a mut Looker,
+    /// What was seen of the pods of hooks.
+    pub hook_pods: &'a mut PodLooker,
 }
 
 /// One pass over one job; returns when to look again.
@@ -147,7 +151,7 @@ fn last_seen(ctx: &Context, job: &UpgradeJob) -> Option<Workflow> {
 
 /// When to look again. A question that is open although it was asked took too long to answer: ask again, but not all the time.
 fn wake(ctx: &Context, decision: &Decision) -> Option<Timestamp> {
-    let is_open = !decision.asks.is_empty() || !decision.looks.is_empty();
+    let is_open = !decision.asks.is_empty() || !decision.looks.is_empty() || !decision.hook_pods.is_empty();
     let soon = is_open.then(|| in_future(ctx.now(), ASK_AGAIN));
     decision.wake_at.into_iter().chain(soon).min()
 }
@@ -177,7 +181,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Decides, with the templates of hooks, the answers of Prometheus and the looks at nodes that the decision needs.
+    /// Decides, with the templates of hooks, the answers of Prometheus and the looks at nodes and pods that the decision needs.
     async fn decide_informed(&mut self, memory: &mut Memory<'_>) -> Result<Decision, Error> {
         let mut decision = self.decide(memory);
         if !decision.lacks.is_empty() {
@@ -185,7 +189,7 @@ impl Pass<'_> {
             self.templates = workflows::templates(client, namespace, &decision.lacks).await?;
             decision = self.decide(memory);
         }
-        if decision.asks.is_empty() && decision.looks.is_empty() {
+        if decision.asks.is_empty() && decision.looks.is_empty() && decision.hook_pods.is_empty() {
             return Ok(decision);
         }
         // Dated by the clock that decisions go by.
@@ -199,6 +203,9 @@ impl Pass<'_> {
             .look(client, zone, &decision.looks, at)
             .boxed()
             .await;
+        let namespace = &self.ctx.settings.namespace;
+        let hook_pods = memory.hook_pods.look(client, namespace, &decision.hook_pods, at);
+        hook_pods.boxed().await;
         Ok(self.decide(memory))
     }
 
@@ -210,6 +217,7 @@ impl Pass<'_> {
             world: self.world,
             answers: memory.prometheus.answers(),
             drains: memory.drains.drains(),
+            hook_pods: memory.hook_pods.pods(),
             templates: &self.templates,
             job: self.job,
             run: &run,
@@ -329,6 +337,7 @@ impl Pass<'_> {
             notices,
             asks: _,
             looks: _,
+            hook_pods: _,
             blocked,
             lacks: _,
             wake_at: _,

@@ -9,9 +9,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::NodePhase;
-use crate::api::{
-    names,
-    upgrade_job_hook::{TaskRef, TemplateRef},
+use crate::{
+    api::{
+        names,
+        upgrade_job_hook::{TaskRef, TemplateRef},
+    },
+    hooks::pods::PodWait,
 };
 
 /// Longest name of an object.
@@ -37,6 +40,8 @@ pub struct NativeRun {
     pub phase: NodePhase,
     /// What runs, waits or failed; may be empty.
     pub message: String,
+    /// The pod that it waits for, while it waits for one.
+    pub wait: Option<PodWait>,
 }
 
 impl Native {

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use serde::{Deserialize, de::IntoDeserializer};
 
 use super::{
-    hook_run::{Again, HookRun, RunName},
+    hook_run::{Again, HookRun, RunKind, RunName},
     naming,
 };
 use crate::api::{
@@ -20,7 +20,8 @@ use crate::api::{
 /// The tracker of `job`, renewed from what runs for its hooks: one entry per hook, event and tracking key, sorted by these.
 ///
 /// `tracker` is the stored one, `runs` are all of the namespace; those of other UpgradeJobs are passed over.
-/// - A run that exists is the truth, except that a stored Complete is never taken back. Of several tries the last one counts.
+/// - A run that exists is the truth, except that a stored Complete is never taken back, and that a TaskRun that counts as failed
+///   while it still waits for Tekton has been given up for good. Of several tries the last one counts.
 /// - An entry that ended stays when its run is gone.
 /// - An entry that was Active, and whose run is gone, has Failed: its result can no longer be known. `runs` must
 ///   therefore be at least as fresh as `tracker`; read them live before a failure is acted upon.
@@ -34,8 +35,9 @@ pub fn track(job: &UpgradeJob, tracker: &[HookTracker], runs: &[HookRun<'_>]) ->
         *stored = Some(worse(stored.take(), (entry.status, entry.message.clone())));
     }
     for (key, run) in last_tries(job, runs) {
-        let existing = &mut known.entry(key).or_default().existing;
+        let existing = &mut known.entry(key.clone()).or_default().existing;
         *existing = Some(worse(existing.take(), (run.state, run.message.clone())));
+        known.entry(key).or_default().can_be_given_up = run.kind == RunKind::TaskRun;
     }
     for entry in &in_workflows {
         known.remove(&Key::of_entry(entry));
@@ -97,7 +99,7 @@ fn follows(later: &HookRun<'_>, run: &HookRun<'_>) -> bool {
     later.kind == run.kind && later.attempt > run.attempt
 }
 
-/// What ran for `job`, has ended, has its end in `tracker`, and still carries our finalizer.
+/// What ran for `job`, has ended or was given up, has its end in `tracker`, and still carries our finalizer.
 ///
 /// `tracker` is the one that was stored, not one that is about to be.
 pub fn releasable(job: &UpgradeJob, tracker: &[HookTracker], runs: &[HookRun<'_>]) -> Vec<RunName> {
@@ -110,11 +112,41 @@ pub fn releasable(job: &UpgradeJob, tracker: &[HookTracker], runs: &[HookRun<'_>
     };
     let last = last_tries(job, runs);
     let is_last = |run: &HookRun<'_>| last.iter().any(|(_, r)| r.metadata.name == run.metadata.name);
-    let over = |run: &HookRun<'_>| run.state != HookState::Active && recorded(run);
+    let over = |run: &HookRun<'_>| match run.state {
+        HookState::Complete | HookState::Failed => recorded(run),
+        HookState::Active => is_given_up(tracker, run),
+    };
     sorted_names(runs.iter().filter(|r| {
         let nobody_asks = Key::of(r.metadata).is_some() && !is_last(r);
         r.is_held() && is_of(r.metadata, job) && (over(r) || nobody_asks)
     }))
+}
+
+/// Whether a TaskRun counts as failed although Tekton has not ended it.
+fn is_given_up(tracker: &[HookTracker], run: &HookRun<'_>) -> bool {
+    let failed = |t: &&HookTracker| t.status == HookState::Failed && t.workflow_step.is_none();
+    let key = Key::of(run.metadata);
+    let is_stored = key.is_some_and(|key| tracker.iter().filter(failed).any(|t| Key::of_entry(t) == key));
+    run.kind == RunKind::TaskRun && run.state == HookState::Active && is_stored
+}
+
+/// The TaskRuns of `job` that `tracker` has as running, by name, each with the number of its entry.
+pub fn task_runs_under_way(
+    job: &UpgradeJob,
+    tracker: &[HookTracker],
+    runs: &[HookRun<'_>],
+) -> Vec<(usize, String)> {
+    let entry_of = |key: &Key| {
+        let is_active = |t: &HookTracker| t.status == HookState::Active && t.workflow_step.is_none();
+        tracker
+            .iter()
+            .position(|t| is_active(t) && Key::of_entry(t) == *key)
+    };
+    let tries = last_tries(job, runs).into_iter();
+    tries
+        .filter(|(_, run)| run.kind == RunKind::TaskRun && run.state == HookState::Active)
+        .filter_map(|(key, run)| Some((entry_of(&key)?, run.name().name)))
+        .collect()
 }
 
 /// What runs for hooks, carries our finalizer, and has its UpgradeJob gone, or going: nobody will read it.
@@ -186,6 +218,7 @@ struct Key {
 struct Known {
     stored: Option<(HookState, String)>,
     existing: Option<(HookState, String)>,
+    can_be_given_up: bool,
 }
 
 impl Key {
@@ -224,6 +257,11 @@ impl Key {
     fn entry(self, job: &UpgradeJob, known: Known) -> Option<HookTracker> {
         let (status, message) = match (known.stored, known.existing) {
             (Some(done @ (HookState::Complete, _)), _) => done,
+            (Some(failed @ (HookState::Failed, _)), Some((HookState::Active, _)))
+                if known.can_be_given_up =>
+            {
+                failed
+            }
             (_, Some(existing)) => existing,
             (Some((HookState::Active, _)), None) => {
                 let name = naming::name(job, &self.hook, self.event, &self.tracking);

@@ -13,7 +13,7 @@ use crate::{
     },
     drain::{self, Finding},
     engine::{Report, native::TemplateKey},
-    hooks::tracker,
+    hooks::{pods::PodOwner, tracker},
     plan::{BadPlan, Plan, PlanStep},
     steps::{Action, Scene, Tick, Verdict},
 };
@@ -27,6 +27,7 @@ pub(super) struct Draft<'a> {
     notices: Vec<Notice>,
     asks: BTreeSet<String>,
     looks: BTreeSet<String>,
+    hook_pods: BTreeSet<PodOwner>,
     findings: Vec<Finding>,
     blocked: Vec<Finding>,
     lacks: BTreeSet<TemplateKey>,
@@ -49,6 +50,7 @@ impl<'a> Draft<'a> {
             notices: Vec::new(),
             asks: BTreeSet::new(),
             looks: BTreeSet::new(),
+            hook_pods: BTreeSet::new(),
             findings: Vec::new(),
             blocked: Vec::new(),
             lacks: BTreeSet::new(),
@@ -95,6 +97,11 @@ impl<'a> Draft<'a> {
         if t > self.input.now {
             self.wakes.push(t);
         }
+    }
+
+    /// Asks for the pods of what runs a hook.
+    pub fn look_at_pods(&mut self, owner: PodOwner) {
+        self.hook_pods.insert(owner);
     }
 
     /// Asks for a reusable template.
@@ -384,6 +391,7 @@ impl<'a> Draft<'a> {
             notices,
             asks,
             looks,
+            hook_pods,
             findings: _,
             blocked,
             lacks,
@@ -398,6 +406,7 @@ impl<'a> Draft<'a> {
             notices,
             asks,
             looks,
+            hook_pods,
             blocked,
             lacks,
             wake_at: wakes.first().copied(),

@@ -9,6 +9,7 @@ mod draft;
 mod drive;
 mod exit;
 mod held;
+mod hook_pods;
 mod judged_engine;
 mod left_paused;
 mod lock;
@@ -44,6 +45,7 @@ use crate::{
     drain::{Drains, Finding},
     engine::{Report, Run, Templates, native::TemplateKey},
     health::answers::Answers,
+    hooks::pods::{HookPods, PodOwner},
     settings::Settings,
     steps::Action,
     world::World,
@@ -63,6 +65,8 @@ pub struct Input<'a> {
     pub answers: &'a Answers,
     /// What was seen of drains.
     pub drains: &'a Drains,
+    /// What was seen of the pods of hooks that an engine runs.
+    pub hook_pods: &'a HookPods,
     /// Reusable templates of the engine, as far as a decision asked for them.
     pub templates: &'a Templates,
     /// The job; the same as in `world.jobs`.
@@ -124,6 +128,8 @@ pub struct Decision {
     pub asks: BTreeSet<String>,
     /// Nodes whose pods it wants to know: read them, and decide again before anything is carried out.
     pub looks: BTreeSet<String>,
+    /// What runs hooks whose pods it wants to know: read them, and decide again before anything is carried out.
+    pub hook_pods: BTreeSet<PodOwner>,
     /// Pods that were found to keep a node from being drained, and are not on record yet.
     pub blocked: Vec<Finding>,
     /// Reusable templates that it lacks: read them, and decide again before anything is carried out.
@@ -165,6 +171,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
     held::say(&mut draft);
     draft.track_hooks();
     native::track(&mut draft);
+    hook_pods::settle(&mut draft);
     others::stop(&mut draft);
     match Stage::of(input.job) {
         Stage::Deleting => deletion::decide(&mut draft),

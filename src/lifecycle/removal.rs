@@ -17,7 +17,10 @@ use crate::{
     drain::Drains,
     engine::Templates,
     health::answers::Answers,
-    hooks::hook_run::{HookRun, RunName},
+    hooks::{
+        hook_run::{HookRun, RunName},
+        pods::HookPods,
+    },
     openshift::{cluster_version::ClusterVersion, machine_config_pool::MachineConfigPool},
     settings::Settings,
     unreadable::Kind,
@@ -154,12 +157,13 @@ fn give_back(world: &World, settings: &Settings, job: &UpgradeJob, now: Timestam
         .metadata
         .deletion_timestamp
         .get_or_insert(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
-    let (drains, templates) = (Drains::default(), Templates::default());
+    let (drains, hook_pods, templates) = (Drains::default(), HookPods::default(), Templates::default());
     let engine = EngineState::Missing("the operator is being removed".to_owned());
     let mut draft = Draft::new(Input {
         world,
         answers: &Answers::NobodyToAsk,
         drains: &drains,
+        hook_pods: &hook_pods,
         templates: &templates,
         job: &leaving,
         run: &RunState::Absent,

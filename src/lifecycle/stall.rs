@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{EngineState, RunState, attempt, draft::Draft};
+use super::{EngineState, RunState, attempt, draft::Draft, hook_pods};
 use crate::{
     api::{
         conditions::{self, reasons, types, whole_seconds},
@@ -17,10 +17,20 @@ use crate::{
 /// How long it may take to pick a workflow up when nothing of the plan has begun.
 const PICK_UP: SignedDuration = SignedDuration::from_mins(2);
 /// How long it may take in mid-run.
-const NEXT_STEP: SignedDuration = SignedDuration::from_mins(5);
+pub(super) const NEXT_STEP: SignedDuration = SignedDuration::from_mins(5);
 /// It is said at the latest when this part of the time until the hand-over has passed: so whoever has asked for a short one hears
 /// of it before it comes.
 const HANDOVER_TO_SAID: i32 = 3;
+
+/// Whether the engine does its part.
+enum Sight {
+    /// It does.
+    AtWork,
+    /// That cannot be told this time.
+    Unknown,
+    /// It does not.
+    Silent(Silence),
+}
 
 /// What the engine does not do.
 struct Silence {
@@ -35,17 +45,21 @@ struct Silence {
 /// Silence is counted from what is on record. An operator that was away itself has seen none of it: before it hands over, it
 /// has said so, and waits as long as it would have waited after that.
 pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Option<String> {
-    let Some(silence) = silence(draft, plan) else {
-        at_work(draft);
-        return None;
-    };
     let handover = draft.input.settings.engine_handover_after;
-    let patience = if has_begun(draft, plan) {
+    let default = if has_begun(draft, plan) {
         NEXT_STEP
     } else {
         PICK_UP
     };
-    let patience = handover.map_or(patience, |h| patience.min(h / HANDOVER_TO_SAID));
+    let patience = patience(draft, default);
+    let silence = match sight(draft, plan, patience) {
+        Sight::Silent(silence) => silence,
+        Sight::AtWork => {
+            at_work(draft);
+            return None;
+        }
+        Sight::Unknown => return None,
+    };
     let said_at = later(silence.since, patience);
     if draft.now() < said_at {
         draft.wake_at(said_at);
@@ -67,6 +81,7 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Option<String> {
     match until {
         // What has not begun by then is not run late, whoever was away: the caller lets it expire.
         Some(until) if draft.now() >= until && !is_too_late(draft, plan) => {
+            hook_pods::record_ends(draft, patience);
             attempt::hand_over(draft, plan, &what);
             return None;
         }
@@ -84,6 +99,12 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Option<String> {
     }
     draft.say(message);
     Some(told)
+}
+
+/// How long the engine is waited for before anything is said, where that takes so long by default.
+pub(super) fn patience(draft: &Draft<'_>, default: SignedDuration) -> SignedDuration {
+    let handover = draft.input.settings.engine_handover_after;
+    handover.map_or(default, |h| default.min(h / HANDOVER_TO_SAID))
 }
 
 /// The engine shows the workflow in a way that cannot be led, and that will not change: no use to wait.
@@ -148,6 +169,33 @@ fn advice(draft: &Draft<'_>, reason: &str) -> String {
         .map_or("the engine", Engine::title);
     let namespace = &draft.input.settings.namespace;
     format!("see whether the controller of {title} runs, serves namespace {namespace}, and what its log says")
+}
+
+/// What is on record, and what the pods of hooks tell. Silent since then is what it is longest.
+fn sight(draft: &mut Draft<'_>, plan: &Plan, patience: SignedDuration) -> Sight {
+    let on_record = silence(draft, plan);
+    let leads = !attempt::is_embedded(draft)
+        && matches!(draft.input.run, RunState::Present { run, .. }
+            if run.picked_up && !run.finished && !run.suspended && run.stop.is_none());
+    let of_pods = if leads {
+        hook_pods::sight(draft, patience)
+    } else {
+        hook_pods::Sight::Fine
+    };
+    let told = match (of_pods, on_record) {
+        (hook_pods::Sight::Silent(since, what), on_record) => {
+            let reason = reasons::SILENT;
+            let told = Silence { since, reason, what };
+            Some(
+                on_record
+                    .into_iter()
+                    .fold(told, |a, b| if b.since < a.since { b } else { a }),
+            )
+        }
+        (hook_pods::Sight::Unknown, None) => return Sight::Unknown,
+        (hook_pods::Sight::Unknown | hook_pods::Sight::Fine, on_record) => on_record,
+    };
+    told.map_or(Sight::AtWork, Sight::Silent)
 }
 
 fn silence(draft: &Draft<'_>, plan: &Plan) -> Option<Silence> {

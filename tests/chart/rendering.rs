@@ -378,10 +378,13 @@ fn rights_for_what_is_not_used_can_be_taken_away(#[case] part: &str, #[case] rig
         assert!(may(&with, verb, group, resource), "{verb} {group}/{resource}");
         assert!(!may(&without, verb, group, resource), "{verb} {group}/{resource}");
     }
-    // Which pods there are is a question of both.
+    // Which pods there are is a question of drains and of engines.
     assert!(may(&without, "list", "", "pods"));
-    let neither = template(&["rbac.nodeForceDrain=false", "rbac.drainReports=false"]);
-    assert!(!may(&neither, "list", "", "pods"));
+    let drains = ["rbac.nodeForceDrain=false", "rbac.drainReports=false"];
+    let none = template(&[&drains[..], &["rbac.argo=false", "rbac.tekton=false"]].concat());
+    assert!(!may(&none, "list", "", "pods"));
+    let one = template(&[&drains[..], &[&format!("rbac.{part}=false")]].concat());
+    assert!(may(&one, "list", "", "pods"), "the other engine's");
 }
 
 #[rstest]

@@ -65,7 +65,6 @@ async fn however_its_controller_is_configured_jobs_come_to_their_end() {
         removed_when_it_has_ended(s).await;
         nodes_are_compressed(s).await;
         nodes_are_in_a_database(s).await;
-        away_while_a_pod_of_a_hook_runs(s).await;
         own_templates::one_that_is_mended_in_time_is_told_and_taken(s).await;
         own_templates::one_that_is_made_to_wait_says_so(s).await;
         own_templates::one_that_is_made_to_wait_too_long_is_skipped(s).await;
@@ -190,33 +189,6 @@ async fn nodes_are_in_a_database(s: &Scenario) {
         "{shown:#}"
     );
     configure(s, json!({"persistence": null}), &[]).await;
-}
-
-/// The controller dies while it runs a hook's pod: that looks like a hook that takes long.
-async fn away_while_a_pod_of_a_hook_runs(s: &Scenario) {
-    s.create(&hook_templates::template()).await;
-    s.create(&hook_templates::hook("stuck", &["Start"], "Abort", "runs"))
-        .await;
-    s.create(&job("away", None, json!({}))).await;
-    s.until_workflow("away-run-1", "runs the pod", |w| {
-        let nodes = w.data["status"]["nodes"].as_object();
-        nodes.is_some_and(|all| {
-            all.values()
-                .any(|n| n["type"] == "Pod" && n["phase"] == "Running")
-        })
-    })
-    .await;
-    s.lane.component("kill", "argo").await;
-    s.edit_job("away", json!({"spec": {"config": {"upgradeTimeout": "1s"}}}))
-        .await;
-    let done = s.until_over("away").await;
-    let message = failure(&done, "TimedOut");
-    assert!(message.contains("was at hook-start-stuck"), "{message}");
-    assert_eq!(lock(&s.cluster_version().await), None);
-    s.lane.component("start", "argo").await;
-    let workflow = s.until_workflow("away-run-1", "has ended", is_over).await;
-    assert!(!has_succeeded(&workflow), "{workflow:#?}");
-    delete(s, "UpgradeJobHook", "stuck").await;
 }
 
 /// `argo …` as a person calls it, which must be refused with this text, or go well where there is none.

@@ -29,6 +29,7 @@ mod gitops;
 mod harness;
 mod health;
 mod held;
+mod hook_pods;
 mod hook_templates;
 mod interventions;
 mod leader;

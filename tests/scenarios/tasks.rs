@@ -64,12 +64,12 @@ fn hook(name: &str, events: &[&str], policy: &str) -> Value {
     })
 }
 
-async fn create(s: &Scenario, name: &str, attempts: &str, events: &[&str], policy: &str) {
+pub async fn create(s: &Scenario, name: &str, attempts: &str, events: &[&str], policy: &str) {
     s.create(&task(name, attempts)).await;
     s.create(&hook(name, events, policy)).await;
 }
 
-async fn task_runs(s: &Scenario) -> Vec<DynamicObject> {
+pub async fn task_runs(s: &Scenario) -> Vec<DynamicObject> {
     let api = Api::<DynamicObject>::namespaced_with(s.client.clone(), NAMESPACE, &task_run::resource());
     api.list(&ListParams::default())
         .await

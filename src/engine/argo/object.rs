@@ -59,10 +59,13 @@ pub struct NodeStatus {
     /// What it is of: Pod, Retry, Steps, DAG, Suspend …
     #[serde(rename = "type")]
     pub type_: String,
+    /// The template that it is of.
+    pub template_name: Option<String>,
     phase: Option<String>,
     /// The message as it is.
     pub message: Option<String>,
-    started_at: Option<String>,
+    /// When it began.
+    pub started_at: Option<String>,
     /// When it ended.
     pub finished_at: Option<String>,
     /// `outputs`, as it is.
@@ -206,6 +209,11 @@ impl NodeStatus {
     /// Whether the node waits for the operator.
     pub fn waits(&self) -> bool {
         self.type_ == "Suspend" && self.phase.as_deref() == Some("Running")
+    }
+
+    /// Whether it is a pod that was made, or is to be, and that Argo has not seen at work.
+    pub fn is_pending(&self) -> bool {
+        self.phase.as_deref() == Some("Pending")
     }
 
     /// Where it is.

@@ -14,12 +14,21 @@ use crate::{
     engine::{
         NodePhase,
         native::{Native, NativeRun},
+        object::time,
     },
+    hooks::pods::{PodOwner, PodWait, WithoutPod},
     plan::{Plan, PlanStep, StepAction},
 };
 
 /// Types of nodes that do something; the others only hold nodes together.
 const LEAVES: [&str; 5] = ["Pod", "Suspend", "HTTP", "Plugin", "Container"];
+
+/// Fields of templates that run as a pod.
+const PODS: [&str; 4] = ["container", "script", "containerSet", "resource"];
+/// Fields of a step that make several of it, or something else besides.
+const MANY: [&str; 5] = ["withItems", "withParam", "withSequence", "hooks", "onExit"];
+/// How many templates one behind the other are looked at: they may call themselves.
+const MAX_DEPTH: usize = 8;
 
 /// By step: the hooks that the Workflow runs, and those that it should and cannot.
 pub fn natives(object: &DynamicObject, view: &View, plan: &Plan) -> BTreeMap<String, Native> {
@@ -41,7 +50,7 @@ pub fn natives(object: &DynamicObject, view: &View, plan: &Plan) -> BTreeMap<Str
                 runs: Vec::new(),
             }
         } else if tasks.contains(&task_name(&step.name).as_str()) {
-            of_step(view, step, group.is_some())
+            of_step(object, view, step, group.is_some())
         } else {
             continue;
         };
@@ -62,7 +71,7 @@ fn tasks(object: &DynamicObject) -> Vec<&str> {
         .collect()
 }
 
-fn of_step(view: &View, step: &PlanStep, per_pool: bool) -> Native {
+fn of_step(object: &DynamicObject, view: &View, step: &PlanStep, per_pool: bool) -> Native {
     let name = task_node_name(&view.name, step.part, &task_name(&step.name));
     let Some(task) = view.nodes().find(|n| n.name == name) else {
         return Native::default();
@@ -70,9 +79,9 @@ fn of_step(view: &View, step: &PlanStep, per_pool: bool) -> Native {
     let finished = task.node_phase() != NodePhase::Running;
     let runs = if per_pool {
         let items = view.nodes().filter_map(|n| Some((pool(&n.name, &name)?, n)));
-        items.map(|(pool, node)| run(view, pool, node)).collect()
+        items.map(|(pool, node)| run(object, view, pool, node)).collect()
     } else {
-        vec![run(view, "", task)]
+        vec![run(object, view, "", task)]
     };
     Native {
         problem: None,
@@ -88,12 +97,16 @@ fn pool<'a>(node: &'a str, task: &str) -> Option<&'a str> {
     (index.parse::<u32>().is_ok() && !pool.contains(['(', ')'])).then_some(pool)
 }
 
-fn run(view: &View, key: &str, root: &NodeStatus) -> NativeRun {
+fn run(object: &DynamicObject, view: &View, key: &str, root: &NodeStatus) -> NativeRun {
     let phase = root.node_phase();
+    let below = Below::of(view, root);
     NativeRun {
         key: key.to_owned(),
         phase,
-        message: Below::of(view, root).message(phase),
+        message: below.message(phase),
+        wait: (phase == NodePhase::Running)
+            .then(|| below.wait(object))
+            .flatten(),
     }
 }
 
@@ -115,6 +128,29 @@ impl<'a> Below<'a> {
             root,
             leaves: view.nodes().filter(is_below).filter(is_leaf).collect(),
         }
+    }
+
+    /// The pods that it waits for. One that Argo has yet to see at work says why: there may be none because Argo itself waits.
+    fn wait(&self, object: &DynamicObject) -> Option<PodWait> {
+        let is_awaited = |n: &&&NodeStatus| n.type_ == "Pod" && n.node_phase() == NodePhase::Running;
+        let pods: Vec<&NodeStatus> = self.leaves.iter().filter(is_awaited).copied().collect();
+        let since = pods.iter().filter_map(|n| time(n.started_at.as_ref())).max()?;
+        let engine_waits = |n: &&NodeStatus| n.is_pending() && text(n).is_some();
+        Some(PodWait {
+            owner: PodOwner::Workflow(object.name_any()),
+            node: Some(self.root.name.clone()),
+            since,
+            without: if pods.iter().all(engine_waits) {
+                WithoutPod::EngineWaits
+            } else {
+                WithoutPod::Gone
+            },
+            is_all: self
+                .root
+                .template_name
+                .as_ref()
+                .is_some_and(|t| is_one_pod(object, t, MAX_DEPTH)),
+        })
     }
 
     fn message(&self, phase: NodePhase) -> String {
@@ -191,6 +227,27 @@ impl<'a> Below<'a> {
         let (name, _) = split_attempt(&leaf.display_name);
         format!("{name}: ")
     }
+}
+
+/// Whether all that a template does is to run one pod, by itself or by the only step that it has.
+fn is_one_pod(object: &DynamicObject, template: &str, depth: usize) -> bool {
+    let templates = object.data.pointer("/spec/templates").and_then(Value::as_array);
+    let mut all = templates.into_iter().flatten();
+    let Some(found) = all.find(|t| t.get("name").and_then(Value::as_str) == Some(template)) else {
+        return false;
+    };
+    let called: Vec<&Value> = match (found.get("steps"), found.pointer("/dag/tasks")) {
+        (Some(groups), _) => {
+            let groups = groups.as_array().into_iter().flatten();
+            groups.flat_map(|g| g.as_array().into_iter().flatten()).collect()
+        }
+        (None, Some(tasks)) => tasks.as_array().into_iter().flatten().collect(),
+        (None, None) => return PODS.iter().any(|field| found.get(field).is_some()),
+    };
+    let [only] = called.as_slice() else { return false };
+    let is_plain = !MANY.iter().any(|field| only.get(field).is_some());
+    let next = only.get("template").and_then(Value::as_str);
+    is_plain && depth > 0 && next.is_some_and(|t| is_one_pod(object, t, depth.saturating_sub(1)))
 }
 
 /// How often it was begun.

@@ -18,19 +18,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::Value;
 
-use super::hook_run::{Again, is_held};
-use crate::{
-    api::{GoDuration, annotations, upgrade_job::HookState},
-    settings::Settings,
+use super::{
+    hook_run::{Again, is_held},
+    pods::{PodOwner, PodWait, WithoutPod},
 };
+use crate::api::{GoDuration, annotations, upgrade_job::HookState};
 
 pub use build::{build, has_no_limit, next};
 pub use ending::PodSight;
 
 /// So often is a hook started again whose pod was killed, as in Argo's workflows.
 pub const MAX_RESTARTS: u32 = 10;
-/// How long Tekton may take to look at a TaskRun; as long as an engine may be silent before a job goes on without it.
-const NOT_BEGUN: SignedDuration = Settings::ENGINE_HANDOVER_AFTER;
 
 /// The kind.
 pub fn resource() -> ApiResource {
@@ -185,7 +183,11 @@ impl TaskRun {
                 format!("TaskRun {name} was deleted before it ended"),
             ),
             Some(c) => (HookState::Active, format!("{title}{}", self.doing(c))),
-            None => self.not_begun(&title, &name, now),
+            None => {
+                let look = self.look("describe taskrun", &name);
+                let message = format!("{title}: Tekton has not begun it yet; see {look}");
+                (HookState::Active, message)
+            }
         };
         Seen {
             state,
@@ -194,24 +196,32 @@ impl TaskRun {
         }
     }
 
-    /// Whether Tekton has looked at it.
-    pub fn is_begun(&self) -> bool {
-        self.condition.is_some()
+    /// Whether Tekton says that it has ended.
+    pub fn has_ended(&self) -> bool {
+        let condition = self.condition.as_ref();
+        condition.is_some_and(|c| c.status == "True" || c.status == "False")
     }
 
-    /// A Tekton that is away must not hold an upgrade for ever.
-    fn not_begun(&self, title: &str, name: &str, now: Timestamp) -> (HookState, String) {
-        let made = self.metadata.creation_timestamp.as_ref().map_or(now, |t| t.0);
-        let look = self.look("describe taskrun", name);
-        if now.duration_since(made) < NOT_BEGUN {
-            let message = format!("{title}: Tekton has not begun it yet; see {look}");
-            return (HookState::Active, message);
+    /// The pod that it waits for; `None` once it has ended.
+    ///
+    /// Without one, Tekton may wait itself: for a Task of another namespace, or for room in a quota. Only what has the name of
+    /// a pod had one.
+    pub fn wait(&self) -> Option<PodWait> {
+        if self.has_ended() || self.metadata.deletion_timestamp.is_some() {
+            return None;
         }
-        let minutes = NOT_BEGUN.as_mins();
-        let message = format!(
-            "TaskRun {name} was not begun by Tekton within {minutes} minutes: see whether its controller runs, and {look}"
-        );
-        (HookState::Failed, message)
+        let without = match &self.condition {
+            None => WithoutPod::NotBegun,
+            Some(_) if self.pod.is_empty() => WithoutPod::EngineWaits,
+            Some(_) => WithoutPod::Gone,
+        };
+        Some(PodWait {
+            owner: PodOwner::TaskRun(self.metadata.name.clone()?),
+            node: None,
+            since: self.metadata.creation_timestamp.as_ref()?.0,
+            without,
+            is_all: true,
+        })
     }
 
     fn ended(&self, condition: &Condition, name: &str, now: Timestamp) -> Seen {

@@ -20,6 +20,7 @@ use crate::{
     health::answers::Answers,
     hooks::{
         hook_run::{RunKind, RunName},
+        pods::{HookPod, HookPods, Look, PodOwner, Unread},
         task_run,
         tracker::NextTry,
     },
@@ -36,6 +37,12 @@ pub struct Bench {
     pub world: World,
     pub answers: Answers,
     pub drains: Drains,
+    /// The pods of what runs hooks, or why they cannot be read.
+    pub pods: Result<Vec<(PodOwner, HookPod)>, Unread>,
+    /// What was seen of them.
+    pub hook_pods: HookPods,
+    /// How often they were looked at.
+    pub looks_at_pods: usize,
     /// The WorkflowTemplates that there are.
     pub templates: Templates,
     pub name: String,
@@ -71,6 +78,9 @@ impl Bench {
             world,
             answers: Answers::NobodyToAsk,
             drains: Drains::default(),
+            pods: Ok(vec![]),
+            hook_pods: HookPods::default(),
+            looks_at_pods: 0,
             templates: Templates::default(),
             name,
             now: 0,
@@ -228,6 +238,7 @@ impl Bench {
             world: &self.world,
             answers: &self.answers,
             drains: &self.drains,
+            hook_pods: &self.hook_pods,
             templates: &self.templates,
             job: self.job(),
             run: &run,
@@ -244,6 +255,13 @@ impl Bench {
         for key in std::mem::take(&mut decision.lacks) {
             self.templates.0.entry(key).or_insert(Lookup::Absent);
             decision = self.decide();
+        }
+        if !decision.hook_pods.is_empty() {
+            for owner in std::mem::take(&mut decision.hook_pods) {
+                self.look_at_pods(owner);
+            }
+            decision = self.decide();
+            assert!(decision.hook_pods.is_empty(), "asked at once again");
         }
         for condition in &decision.status.conditions {
             assert!(
@@ -299,6 +317,17 @@ impl Bench {
         self.settle();
     }
 
+    fn look_at_pods(&mut self, owner: PodOwner) {
+        self.looks_at_pods += 1;
+        let mine = |all: &Vec<(PodOwner, HookPod)>| {
+            let mine = all.iter().filter(|(of, _)| *of == owner);
+            mine.map(|(_, pod)| pod.clone()).collect()
+        };
+        let said = self.pods.as_ref().map(mine).map_err(|e| *e);
+        let at = at(self.now);
+        self.hook_pods.keep(owner, Look { at, said });
+    }
+
     fn act(&mut self, action: &Action) {
         let (key, uid) = (pools::key(self.job()), self.job().metadata.uid.clone().unwrap());
         let cluster = self.world.cluster_version.as_mut().unwrap();
@@ -343,7 +372,9 @@ impl Bench {
                 }
             }
             Action::CreateHookTaskRun(run) => {
-                self.world.hook_task_runs.push((**run).clone().into());
+                let mut run: task_run::TaskRun = (**run).clone().into();
+                run.metadata.creation_timestamp = Some(object(json!(at(self.now))));
+                self.world.hook_task_runs.push(run);
             }
             Action::RepeatHookTaskRun(next) => self.repeat_task_run(next),
             Action::ReleaseHookRun(RunName {
@@ -518,6 +549,7 @@ impl Bench {
                             key: r.key.clone(),
                             phase: NodePhase::Running,
                             message: String::new(),
+                            wait: None,
                         })
                         .collect();
                     (NodePhase::Succeeded, &start.message)

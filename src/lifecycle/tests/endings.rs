@@ -464,6 +464,7 @@ fn an_unreadable_plan_is_said_and_still_times_out() {
         world: &bench.world,
         answers: &bench.answers,
         drains: &bench.drains,
+        hook_pods: &bench.hook_pods,
         templates: &bench.templates,
         job: bench.job(),
         others: &[],

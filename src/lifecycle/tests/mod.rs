@@ -6,6 +6,7 @@ mod engine_faults;
 mod fixtures;
 mod health;
 mod held;
+mod hook_pods;
 mod in_every_step;
 mod native;
 mod pools;

@@ -40,6 +40,7 @@ fn told(phase: NodePhase, message: &str) -> Native {
             key: String::new(),
             phase,
             message: message.to_owned(),
+            wait: None,
         }],
     }
 }
@@ -85,6 +86,90 @@ fn another_step_with_a_longer_name_is_not_meant() {
         node("wf.onExit.run-hook-start-a", "Pod", "Failed", "no"),
     ];
     assert_eq!(at_start(&nodes), told(NodePhase::Running, ""));
+}
+
+/// Templates of a hook: `pod` runs one, `flow` has it as its only step, `two` has two of them, `each` one for each item,
+/// `loop` calls itself.
+fn templates() -> Value {
+    let step = |template: &str| json!({"name": "s", "template": template});
+    let mut each = step("pod");
+    each["withItems"] = json!([1, 2]);
+    json!([
+        {"name": "main", "dag": {"tasks": [{"name": "run-hook-start-a"}]}},
+        {"name": "pod", "container": {}},
+        {"name": "flow", "steps": [[step("pod")]]},
+        {"name": "dag", "dag": {"tasks": [step("flow")]}},
+        {"name": "two", "steps": [[step("pod")], [step("pod")]]},
+        {"name": "each", "steps": [[each]]},
+        {"name": "loop", "steps": [[step("loop")]]},
+        {"name": "approve", "suspend": {}},
+    ])
+}
+
+fn awaited(nodes: &[Value]) -> Option<PodWait> {
+    let hook = fixtures::native_hook("a", &["Start"], &json!({}));
+    let (_, plan) = fixtures::with_hooks(&[hook]);
+    let mut object = fixtures::recorded(&plan, &json!({}), &[]);
+    object.data["spec"]["templates"] = templates();
+    for (node, id) in nodes.iter().zip(0..) {
+        object.data["status"]["nodes"][format!("n{id}")] = node.clone();
+    }
+    let all = natives(&object, &View::of(&object), &plan);
+    all["hook-start-a"].runs[0].wait.clone()
+}
+
+fn begun(mut node: Value, template: &str, second: u8) -> Value {
+    node["templateName"] = json!(template);
+    node["startedAt"] = json!(format!("2026-11-24T21:00:{second:02}Z"));
+    node
+}
+
+#[rstest]
+#[case::a_pod("pod", true)]
+#[case::its_only_step("flow", true)]
+#[case::its_only_task("dag", true)]
+#[case::two_steps("two", false)]
+#[case::several_of_a_step("each", false)]
+#[case::one_that_calls_itself("loop", false)]
+#[case::no_pod("approve", false)]
+#[case::unknown("gone", false)]
+fn a_hook_is_over_with_its_pod_where_that_is_all_of_it(#[case] template: &str, #[case] is_all: bool) {
+    let retry = begun(node(RUN, "Retry", "Running", ""), template, 1);
+    let failed = begun(node(&format!("{RUN}(0)"), "Pod", "Failed", "no"), template, 2);
+    let pod = begun(node(&format!("{RUN}(1)"), "Pod", "Running", ""), template, 3);
+    let expected = PodWait {
+        owner: PodOwner::Workflow("wf".to_owned()),
+        node: Some(RUN.to_owned()),
+        since: "2026-11-24T21:00:03Z".parse().unwrap(),
+        without: WithoutPod::Gone,
+        is_all,
+    };
+    assert_eq!(awaited(&[retry, failed, pod]), Some(expected));
+}
+
+#[rstest]
+#[case::said_why(
+    "Pending",
+    "pods \"x\" is forbidden: exceeded quota",
+    Some(WithoutPod::EngineWaits)
+)]
+#[case::said_nothing("Pending", "", Some(WithoutPod::Gone))]
+#[case::was_at_work("Running", "PodInitializing", Some(WithoutPod::Gone))]
+#[case::over("Succeeded", "", None)]
+fn argo_itself_may_wait(#[case] phase: &str, #[case] message: &str, #[case] expected: Option<WithoutPod>) {
+    let pod = begun(node(RUN, "Pod", phase, message), "pod", 1);
+    assert_eq!(awaited(&[pod]).map(|w| w.without), expected);
+}
+
+#[test]
+fn an_approval_waits_for_no_pod() {
+    let root = begun(node(RUN, "DAG", "Running", ""), "dag", 1);
+    let approval = begun(
+        node(&format!("{RUN}.approve"), "Suspend", "Running", ""),
+        "approve",
+        2,
+    );
+    assert_eq!(awaited(&[root, approval]), None);
 }
 
 #[test]
