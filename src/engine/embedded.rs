@@ -38,6 +38,7 @@ pub fn observe(plan: &Plan, status: &UpgradeJobStatus) -> Run {
         woken_at: None,
         suspended: false,
         repeat: Repeat::Harmless,
+        sealed_at: None,
         nodes,
         native: BTreeMap::new(),
         unsupported: None,

@@ -105,12 +105,21 @@ pub struct Run {
     pub suspended: bool,
     /// What comes of it if somebody lets the engine run it again.
     pub repeat: Repeat,
+    /// When the operator sealed it ([`Engine::seal`]), as it is written there: it has had its end before.
+    pub sealed_at: Option<String>,
     /// Steps that were reached, by name of the plan's step.
     pub nodes: Vec<Node>,
     /// Hooks that the engine itself runs, by name of the plan's step, reached or not.
     pub native: BTreeMap<String, Native>,
     /// Something that this operator cannot handle, such as a compressed node status.
     pub unsupported: Option<String>,
+}
+
+impl Run {
+    /// How a person stopped it in its course. One that has had its end before was run again, and is stopped by the operator.
+    pub fn stopped_in_its_course(&self) -> Option<StopRequest> {
+        self.stop.filter(|_| self.sealed_at.is_none())
+    }
 }
 
 /// How a person asked a workflow to stop.

@@ -66,7 +66,9 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> CreateRun {
     match draft.input.run {
         RunState::Present { uid, run } => {
             running::record_workflow(draft, uid, run);
-            seal::stop_repeated(draft);
+            if seal::stop_repeated(draft) {
+                return CreateRun::Over;
+            }
             if let Some(problem) = &run.unsupported {
                 let message = format!("cannot read the workflow of the Create hooks: {problem}");
                 if attempt::hand_over(draft, plan, &message) {
@@ -74,8 +76,7 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> CreateRun {
                 }
                 return CreateRun::Going(Obstacle::new(reasons::ENGINE_UNSUPPORTED, message));
             }
-            // One that has had its end may be stopped by the operator, because somebody retried it.
-            if !finished(draft) && running::stopped(draft, run) {
+            if running::stopped(draft, run) {
                 return CreateRun::JobFailed;
             }
             match drive::main_part(draft, plan, run) {
@@ -95,7 +96,7 @@ fn create_run(draft: &mut Draft<'_>, plan: &Plan) -> CreateRun {
             }
         }
         RunState::Absent | RunState::Gone { .. } if finished(draft) => return CreateRun::Over,
-        RunState::Gone { run } if run.stop.is_some() => {
+        RunState::Gone { run } if run.stopped_in_its_course().is_some() => {
             running::stopped(draft, run);
             return CreateRun::JobFailed;
         }

@@ -87,7 +87,10 @@ pub(super) fn has_lock(draft: &mut Draft<'_>) -> bool {
 /// A job of which nothing has begun is not run late, whoever was away: the engine, the operator, or a person who paused the
 /// workflow. Whether it has ended by that.
 fn expire(draft: &mut Draft<'_>, plan: &Plan) -> bool {
-    let is_stopped = matches!(draft.input.run, RunState::Present { run, .. } | RunState::Gone { run } if run.stop.is_some());
+    let is_stopped = match draft.input.run {
+        RunState::Present { run, .. } | RunState::Gone { run } => run.stopped_in_its_course().is_some(),
+        RunState::Absent | RunState::Foreign => false,
+    };
     let Some(limit) = stall::too_late_at(draft, plan).filter(|_| !is_stopped) else {
         return false;
     };
@@ -202,7 +205,7 @@ fn present(draft: &mut Draft<'_>, plan: &Plan, uid: &str, run: &Run) {
 
 /// Whoever stops a workflow of a job, also that of its hooks of Create, wants no upgrade: the job fails. Whether it has.
 pub(super) fn stopped(draft: &mut Draft<'_>, run: &Run) -> bool {
-    let how = match run.stop {
+    let how = match run.stopped_in_its_course() {
         Some(StopRequest::Stop) => "stopped",
         Some(StopRequest::Terminate) => "terminated",
         None => return false,

@@ -297,6 +297,7 @@ pub fn observe(object: &DynamicObject, plan: &Plan) -> Run {
         woken_at: time(object.annotations().get(annotations::WOKEN_AT)),
         suspended: !view.finished() && view.spec.suspend.unwrap_or(false),
         repeat: repeat::repeat(object, view.finished()),
+        sealed_at: repeat::sealed_at(object).cloned(),
         unsupported: view.unsupported(),
         nodes,
         native: runs::natives(object, &view, plan),

@@ -13,14 +13,18 @@ use crate::{api::annotations, engine::Repeat};
 
 /// What comes of a *Retry* of this Workflow.
 pub fn repeat(object: &DynamicObject, finished: bool) -> Repeat {
-    let is_sealed = object.annotations().contains_key(annotations::SEALED_AT);
     let suspended = object.data.pointer("/spec/suspend").and_then(Value::as_bool);
-    match (finished, is_sealed) {
+    match (finished, sealed_at(object).is_some()) {
         (true, true) if suspended == Some(true) => Repeat::Harmless,
         (true, _) if runs_something(object) => Repeat::Possible,
         (true, _) | (false, false) => Repeat::Harmless,
         (false, true) => Repeat::Begun,
     }
+}
+
+/// When it was sealed, whatever became of it since.
+pub fn sealed_at(object: &DynamicObject) -> Option<&String> {
+    object.annotations().get(annotations::SEALED_AT)
 }
 
 /// Suspends an ended Workflow; the annotation tells that from a person's pause.

@@ -187,6 +187,7 @@ pub fn observe(workflow: &Workflow, plan: &Plan) -> Run {
         suspended: view.spec.status == PENDING && !view.finished(),
         // A *Rerun* is a copy.
         repeat: Repeat::Harmless,
+        sealed_at: None,
         unsupported: unreadable.map(|problem| format!("cannot read {problem}")),
         nodes,
         native: BTreeMap::new(),

@@ -32,6 +32,9 @@ use crate::{
     world::World,
 };
 
+/// When an ended workflow was sealed.
+pub const SEALED_AT: &str = "2026-11-24T21:03:00Z";
+
 /// What happens to one job; everything it asks for is done at once.
 pub struct Bench {
     pub world: World,
@@ -692,6 +695,7 @@ fn empty_run() -> Run {
         woken_at: None,
         suspended: false,
         repeat: Repeat::Harmless,
+        sealed_at: None,
         nodes: vec![],
         native: std::collections::BTreeMap::new(),
         unsupported: None,

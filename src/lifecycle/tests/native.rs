@@ -541,6 +541,7 @@ fn a_run_of_create_hooks_that_is_retried_is_stopped() {
     bench.settle();
     let run = bench.run_mut();
     (run.repeat, run.suspended) = (Repeat::Begun, true);
+    run.sealed_at = Some(super::bench::SEALED_AT.to_owned());
     assert!(bench.decide().actions.contains(&Action::StopWorkflow));
     bench.run_mut().stop = Some(StopRequest::Terminate);
     assert!(
