@@ -157,6 +157,11 @@ impl<'a> Builder<'a> {
             Some((index, name)) => (Some(index), format!("{}-{name}", slug(event))),
             None => (None, slug(event).to_owned()),
         };
+        // Each group has the event of its own; their titles stand side by side in Tekton's UI.
+        let of = group.map_or_else(
+            || event.as_str().to_owned(),
+            |(_, name)| format!("{} of {name}", event.as_str()),
+        );
         let selected: Vec<String> = select::matching(self.hooks, self.job, event)
             .iter()
             .map(|h| h.name_any())
@@ -164,7 +169,7 @@ impl<'a> Builder<'a> {
         let mut before_join: Vec<String> = Vec::new();
         for hook in selected {
             let name = format!("hook-{suffix}-{}", names::dns_label(&hook));
-            let title = format!("Hook {hook} ({})", event.as_str());
+            let title = format!("Hook {hook} ({of})");
             let action = StepAction::Hook {
                 event,
                 hook,
@@ -176,7 +181,7 @@ impl<'a> Builder<'a> {
             before_join = after.to_vec();
         }
         let action = StepAction::HooksJoin { event, group: index };
-        let title = format!("Hooks of {} are done", event.as_str());
+        let title = format!("Hooks of {of} are done");
         self.add(&format!("hooks-{suffix}"), &title, action, &before_join, part)
     }
 
