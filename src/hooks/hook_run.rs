@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
-    api::batch::v1::{Job, JobCondition},
+    api::batch::v1::{Job, JobCondition, JobStatus},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{ResourceExt, api::DynamicObject};
@@ -201,8 +201,11 @@ fn job_ends_by(job: &Job) -> Option<Timestamp> {
     begun.0.saturating_add(SignedDuration::from_secs(limit)).ok()
 }
 
-/// What keeps a Job that is not over: pods that failed, or one that cannot be scheduled or pulled. The Job counts them only,
-/// so the message says where to look.
+/// What keeps a Job that is not over: pods that failed, or one that cannot be made, scheduled or pulled. The Job counts them
+/// only, so the message says where to look.
+///
+/// Of one that cannot be made (quota, ServiceAccount, a policy) the Job says no more than that there is none: only its Events
+/// have the reason (kubernetes pkg/controller/job `manageJob`).
 fn obstacle(job: &Job) -> Option<String> {
     let name = job.name_any();
     let status = job.status.as_ref()?;
@@ -211,16 +214,32 @@ fn obstacle(job: &Job) -> Option<String> {
         1 => Some("1 pod failed".to_owned()),
         n => Some(format!("{n} pods failed")),
     };
+    let namespace = job.namespace().unwrap_or_default();
+    if has_no_pod(job, status) {
+        return Some(format!(
+            "Job {name}: no pod could be made so far; see oc -n {namespace} describe job {name}"
+        ));
+    }
     let idle = status.active.unwrap_or_default() > 0 && status.ready == Some(0);
     let idle = idle.then(|| "no pod is ready yet".to_owned());
     let what: Vec<String> = failed.into_iter().chain(idle).collect();
-    let namespace = job.namespace().unwrap_or_default();
     (!what.is_empty()).then(|| {
         let what = what.join(", ");
         format!(
             "Job {name}: {what}; see oc -n {namespace} describe pods -l batch.kubernetes.io/job-name={name}"
         )
     })
+}
+
+/// Whether the Job was begun, and never had a pod that it knows of.
+fn has_no_pod(job: &Job, status: &JobStatus) -> bool {
+    let counts = [status.active, status.succeeded, status.failed, status.terminating];
+    let uncounted = status.uncounted_terminated_pods.as_ref();
+    let is_suspended = job.spec.as_ref().and_then(|s| s.suspend) == Some(true);
+    status.start_time.is_some()
+        && counts.iter().all(|c| c.unwrap_or_default() == 0)
+        && uncounted.is_none_or(|u| u.succeeded.iter().chain(&u.failed).flatten().next().is_none())
+        && !is_suspended
 }
 
 fn condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
@@ -239,6 +258,8 @@ mod tests {
         api::upgrade_job_hook::HookEvent,
         hooks::fixtures::{hook, hook_job},
     };
+
+    const AT: &str = "2021-01-01T21:00:00Z";
 
     fn start_job(condition: &str) -> Job {
         hook_job(&hook("notify", &json!({})), HookEvent::Start, "", condition)
@@ -278,6 +299,9 @@ mod tests {
     #[case::tries_again(json!({"active": 1, "ready": 1, "failed": 1}), "Job j: 1 pod failed; see ")]
     #[case::is_about_to_try_again(json!({"active": 1, "ready": 0, "failed": 2}), "Job j: 2 pods failed, no pod is ready yet; see ")]
     #[case::waits_to_try_again(json!({"ready": 0, "failed": 2}), "Job j: 2 pods failed; see ")]
+    #[case::its_pod_has_just_ended(json!({"ready": 0, "startTime": AT, "uncountedTerminatedPods": {"succeeded": ["uid"]}}), "")]
+    #[case::its_pod_has_succeeded(json!({"ready": 0, "startTime": AT, "succeeded": 1, "uncountedTerminatedPods": {}}), "")]
+    #[case::its_pod_is_ending(json!({"ready": 0, "startTime": AT, "terminating": 1}), "")]
     fn a_job_that_does_not_get_on_says_where_to_look(#[case] status: Value, #[case] expected: &str) {
         let job = json!({"metadata": {"name": "j", "namespace": "ns"}, "status": status});
         let job: Job = serde_json::from_value(job).unwrap();
@@ -286,6 +310,20 @@ mod tests {
         let pods = "oc -n ns describe pods -l batch.kubernetes.io/job-name=j";
         let command = if expected.is_empty() { "" } else { pods };
         assert_eq!(message, format!("{expected}{command}"));
+    }
+
+    /// A quota refuses its pod, or its ServiceAccount is missing.
+    #[rstest]
+    #[case::begun(false, "Job j: no pod could be made so far; see oc -n ns describe job j")]
+    #[case::suspended_by_a_person(true, "")]
+    fn a_job_whose_pod_cannot_be_made_says_where_to_look(#[case] suspend: bool, #[case] expected: &str) {
+        let job = json!({
+            "metadata": {"name": "j", "namespace": "ns"},
+            "spec": {"suspend": suspend, "template": {}},
+            "status": {"startTime": AT, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}},
+        });
+        let job: Job = serde_json::from_value(job).unwrap();
+        assert_eq!(job_state(&job), (HookState::Active, expected.to_owned()));
     }
 
     #[test]
