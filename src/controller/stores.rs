@@ -43,6 +43,8 @@ use crate::{
 
 /// So many deleted workflows of an engine are remembered. A job follows one at a time, and looks at once.
 const DEPARTED_WORKFLOWS: usize = 16;
+/// A copy that a watch is about to change is looked at so often.
+const WATCH_LOOK: Duration = Duration::from_millis(50);
 
 /// Of one of our kinds, with what does not parse.
 type Ours<K> = Mirror<Result<K, Unreadable>>;
@@ -493,6 +495,13 @@ impl Stores {
         let objects = self.engine_objects(engine)?;
         let object = objects.workflows.get(name)?;
         Some(objects.with_steps(engine::of(engine)?, object))
+    }
+
+    /// Waits until the watch, too, shows that there is no workflow of this name; for as long as the caller has patience.
+    pub async fn until_workflow_is_gone(&self, engine: EngineChoice, name: &str) {
+        while self.workflow(engine, name).is_some() {
+            tokio::time::sleep(WATCH_LOOK).await;
+        }
     }
 }
 

@@ -38,6 +38,9 @@ use crate::{
 /// A question that is still open is asked again after so long.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// So long is waited until the watch tells how a workflow ended that is gone.
+const WATCH_BEHIND: Duration = Duration::from_secs(2);
+
 /// Kinds of an engine that are not there although a job has begun on it are looked for again after so long.
 const ENGINE_LOOK: Duration = Duration::from_secs(5);
 
@@ -119,9 +122,16 @@ pub async fn reconcile(
                 Err(error) if error.is_out_of_reach() && !ctx.stores.installed().has(engine.kind()) => None,
                 found => {
                     let found = found?;
-                    if found.is_none() && ctx.stores.workflow(engine.kind(), name).is_some() {
-                        // Its end is on the way, with what it showed last. The watch is behind for no longer than its timeout.
-                        return Ok(Some(in_future(ctx.now(), ASK_AGAIN)));
+                    if found.is_none() {
+                        // What it showed last is on the way; without it, a stop may look like a deletion.
+                        let gone = ctx.stores.until_workflow_is_gone(engine.kind(), name);
+                        if tokio::time::timeout(WATCH_BEHIND, gone).await.is_err() {
+                            tracing::info!(
+                                job = job.name_any(),
+                                workflow = name,
+                                "gone, and the watch does not tell how it ended"
+                            );
+                        }
                     }
                     found
                 }
@@ -143,10 +153,11 @@ pub async fn reconcile(
     Ok(wake(ctx, &decision))
 }
 
-/// What was last seen of the job's workflow, if it was deleted.
+/// What was last seen of the job's workflow, for one that was deleted. A watch that is behind has it still.
 fn last_seen(ctx: &Context, job: &UpgradeJob) -> Option<Workflow> {
     let followed = job.workflow()?;
-    ctx.stores.last_of_workflow(followed.engine, &followed.name)
+    let copy = ctx.stores.workflow(followed.engine, &followed.name);
+    copy.or_else(|| ctx.stores.last_of_workflow(followed.engine, &followed.name))
 }
 
 /// When to look again. A question that is open although it was asked took too long to answer: ask again, but not all the time.
@@ -383,11 +394,13 @@ impl Pass<'_> {
                 }
                 Action::SealWorkflow => {
                     let now = self.ctx.now();
-                    workflow::write(&effects, self.workflow().and_then(|(e, w)| e.seal(w, now))).await
+                    let writes = self.workflow().and_then(|(e, w)| e.seal(w, now));
+                    sealed(workflow::write(&effects, writes).await)
                 }
                 Action::SealOtherWorkflow { name } => {
                     let other = self.others.iter().find(|o| o.name() == *name);
-                    workflow::write(&effects, other.and_then(|o| o.seal(self.ctx.now()))).await
+                    let writes = other.and_then(|o| o.seal(self.ctx.now()));
+                    sealed(workflow::write(&effects, writes).await)
                 }
                 Action::ResumeWorkflow => {
                     workflow::write(&effects, self.workflow().and_then(|(e, w)| e.resume(w))).await
@@ -422,6 +435,17 @@ impl Pass<'_> {
         let Some(error) = failed else { return Ok(()) };
         self.tell_failure(&error, memory.texts).await;
         Err(error)
+    }
+}
+
+/// A seal that is refused is no failure: the workflow has ended, and nothing of the job depends on it.
+fn sealed(written: Result<(), Error>) -> Result<(), Error> {
+    match written {
+        Err(Error::Call(error)) if error.refusal().is_some() => {
+            tracing::warn!(%error, "cannot seal a workflow that has ended: its engine would run hooks again if somebody retried it");
+            Ok(())
+        }
+        other => other,
     }
 }
 
