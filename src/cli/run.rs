@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, env = "WORKFLOW_URL_TEMPLATE")]
     workflow_url_template: Option<String>,
     /// How long a workflow engine may be silent before the operator follows the rest of the plan without it (Go duration);
-    /// 0 = for ever. Hooks that only the engine can run count as failed then.
+    /// 0 = for ever. Hooks that only the engine can run count as failed then, unless their pod has succeeded.
     #[arg(long, env = "ENGINE_HANDOVER_AFTER", default_value = "15m", value_parser = super::duration)]
     engine_handover_after: SignedDuration,
     /// Live text of a step is written to the workflow at most this often (Go duration).

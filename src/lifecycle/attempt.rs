@@ -108,7 +108,7 @@ pub(super) fn hand_over(draft: &mut Draft<'_>, plan: &Plan, why: &str) -> bool {
     follow_on(draft, EngineChoice::Embedded, name);
     let message = format!(
         "{why}; the operator follows the rest of the plan without a workflow, and hooks that only the engine can run count as \
-         failed"
+         failed, unless their pod has succeeded"
     );
     draft.condition(types::ENGINE_STALLED, true, reasons::HANDED_OVER, message.clone());
     draft.notice(true, reasons::HANDED_OVER, message.clone());

@@ -1,4 +1,4 @@
-//! The operator end to end: a real API server, real Argo Workflows, simulated OpenShift.
+//! The operator end to end: a real API server, real Argo Workflows and Tekton, simulated OpenShift.
 //!
 //! Every scenario has a lane of the test cluster of its own (`tests/cluster/README.md`):
 //! `cargo test --test scenarios -- --ignored --test-threads=2`.

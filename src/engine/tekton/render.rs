@@ -15,7 +15,7 @@ pub const TEMPLATE: &str = include_str!("../../../workflow-templates/tekton/upgr
 
 /// What a person must know in Tekton's UI.
 const ADVICE: &str = "**A running step means: the operator is at work.** There is no pod and no log: its message says what it \
-                      waits for, and it ends by itself. To end the upgrade, use *Stop*, *Cancel* or *Cancel (run finally)*.";
+                      waits for, and it ends by itself. To end the upgrade, stop or cancel this run.";
 
 /// Tekton's names of runs are label values of what it makes for them.
 const MAX_NAME: usize = names::MAX;
