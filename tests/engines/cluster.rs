@@ -17,14 +17,15 @@ const OLD: &str = "4.18.3";
 /// What is offered.
 pub const NEW: &str = "4.18.5";
 /// What somebody else installs meanwhile.
-const NEWER: &str = "4.18.6";
+pub const NEWER: &str = "4.18.6";
 
 /// Reads a typed object.
 pub fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-fn image(version: &str) -> String {
+/// The image of a release.
+pub fn image(version: &str) -> String {
     format!("quay.io/openshift-release-dev/ocp-release@sha256:{version}")
 }
 
@@ -59,16 +60,18 @@ pub fn world(job: UpgradeJob, hooks: Vec<UpgradeJobHook>, pools: &[&str]) -> Wor
                 status("RetrievedUpdates", "True"), status("ReleaseAccepted", "True")],
         },
     }));
-    let operator = object(json!({
-        "metadata": {"name": "machine-config"}, "spec": {},
-        "status": {
-            "conditions": [status("Available", "True"), status("Degraded", "False")],
-            "versions": [{"name": "operator", "version": OLD}],
-        },
-    }));
+    let operator = |name: &str| {
+        object(json!({
+            "metadata": {"name": name}, "spec": {},
+            "status": {
+                "conditions": [status("Available", "True"), status("Degraded", "False")],
+                "versions": [{"name": "operator", "version": OLD}],
+            },
+        }))
+    };
     World {
         cluster_version: Some(cluster_version),
-        operators: vec![operator],
+        operators: vec![operator("etcd"), operator("machine-config")],
         pools: pools.iter().map(|name| pool(name)).collect(),
         jobs: vec![job],
         hooks,
@@ -189,6 +192,16 @@ pub fn moves(world: &World) -> Vec<Move> {
     all
 }
 
+/// What a play calls it: `backup@Start` for the Job of a hook, `Installs`, `Rolls worker`.
+pub fn title(world: &World, next: &Move) -> String {
+    match next {
+        Move::HookEnds(name) => hook_of(world.hook_jobs.iter().find(|j| j.name_any() == *name).unwrap()),
+        Move::Begins => "Begins".to_owned(),
+        Move::Installs => "Installs".to_owned(),
+        Move::Rolls(pool) => format!("Rolls {pool}"),
+    }
+}
+
 /// Event and hook of a Job, `backup@Start`.
 fn hook_of(job: &k8s_openapi::api::batch::v1::Job) -> String {
     format!(
@@ -224,7 +237,8 @@ pub fn make(world: &mut World, next: &Move, failing: impl Fn(&str) -> Option<Str
     }
 }
 
-fn begins_with(world: &mut World, version: &str, state: &str) {
+/// It begins with a release, or has been upgraded to it.
+pub fn begins_with(world: &mut World, version: &str, state: &str) {
     let status = world.cluster_version.as_mut().unwrap().status.as_mut().unwrap();
     let entry = json!({"state": state, "startedTime": "2026-11-24T21:00:00Z", "completionTime": null,
         "version": version, "image": image(version)});

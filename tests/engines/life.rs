@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use openshift_upgrade_operator::{
     api::{
         UpgradeJob,
-        upgrade_job::{EngineChoice, StepPhase, UpgradeJobStatus},
+        upgrade_job::{EngineChoice, StepPhase, StepStatus, UpgradeJobStatus},
     },
     drain::Drains,
     engine::{Report, Run, StopRequest, Templates, embedded},
@@ -39,8 +39,19 @@ pub struct Life {
     pub moves: u64,
     /// Whether what is special about the play has happened.
     pub is_twisted: bool,
+    /// What the cluster does as soon as it is asked for something, once.
+    pub upset: Option<Upset>,
     settings: Settings,
     engine: EngineState,
+}
+
+/// What the cluster does as soon as it is asked for something: between two steps nothing else may happen.
+#[derive(Clone)]
+pub struct Upset {
+    /// The action, as the log calls it.
+    pub asked: &'static str,
+    /// What becomes of the cluster.
+    pub change: fn(&mut World),
 }
 
 /// What a decision asks of the workflow.
@@ -61,6 +72,7 @@ impl Life {
             now,
             moves: 0,
             is_twisted: false,
+            upset: None,
             settings: Settings::new("default", Zones::bundled("UTC").unwrap()),
             engine: EngineState::Ready(engine),
         }
@@ -82,12 +94,13 @@ impl Life {
         plan.map(|plan| Plan::from_value(&plan).unwrap())
     }
 
-    /// Whether this step runs.
-    pub fn is_at(&self, step: &str) -> bool {
+    /// Whether this step runs, and its text has this in it.
+    pub fn is_at(&self, step: &str, said: &str) -> bool {
+        let says = |s: &StepStatus| s.message.as_deref().unwrap_or_default().contains(said);
         let steps = self.status().steps;
         steps
             .iter()
-            .any(|s| s.name == step && s.phase == StepPhase::Running)
+            .any(|s| s.name == step && s.phase == StepPhase::Running && says(s))
     }
 
     /// Decides once, and does what is asked of the cluster.
@@ -109,7 +122,12 @@ impl Life {
             Some(&decision.status) != self.job().status.as_ref() || !decision.actions.is_empty();
         self.world.jobs[0].status = Some(decision.status);
         let mut actions = decision.actions;
+        let asks = |upset: &Upset| actions.iter().any(|a| a.to_string() == upset.asked);
+        let upset = self.upset.take_if(|upset| asks(upset));
         actions.retain(|action| !cluster::act(&mut self.world, action));
+        if let Some(upset) = upset {
+            (upset.change)(&mut self.world);
+        }
         Asked {
             has_changed,
             actions,
@@ -159,7 +177,10 @@ pub fn story(play: &Play, name: &str) -> Vec<Value> {
         match play.next(&mut life) {
             Next::Moved => {}
             Next::Stop(request) => stop = Some(request),
-            Next::Nothing => return told,
+            Next::Nothing => {
+                assert!(play.has_happened(&life), "{}: nothing special happens", play.name);
+                return told;
+            }
         }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Needs a control plane with the engines:
 //! `export LANE_ENGINES=argo,tekton; tests/cluster/lane up 7; eval "$(tests/cluster/lane env 7)";
-//! cargo test --test engines -- --ignored`.
+//! cargo test --test engines -- --ignored`. `PLAYS=withdrawn,rejected` before that plays only these.
 
 // Helpers of tests may fail loudly, as tests do.
 #![allow(
@@ -19,12 +19,14 @@
 )]
 
 mod cluster;
+mod failures;
 mod lead;
 mod life;
 mod plays;
 #[path = "../worlds/rng.rs"]
 #[allow(dead_code)]
 mod rng;
+mod upsets;
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -35,9 +37,45 @@ use serde_json::json;
 /// So many workflows run at once: they mostly wait for the engine.
 const AT_ONCE: usize = 12;
 
+/// Each way in which the operator's own steps fail, and each end that is no step's own.
+const FAILURES: [&str; 16] = [
+    "pre-health-check: PreHealthCheckFailed",
+    "set-desired-update: PreHealthCheckFailed",
+    "set-desired-update: UpgradeWithdrawn",
+    "set-desired-update: UpgradeConditional",
+    "set-desired-update: UpdateServiceUnavailable",
+    "set-desired-update: DesiredUpdateChanged",
+    "await-control-plane: UpgradeInvalid",
+    "await-control-plane: UpgradeRejected",
+    "await-control-plane: DesiredUpdateChanged",
+    "post-health-check: PostHealthCheckFailed",
+    "final-health-check: PostHealthCheckFailed",
+    "UnpausingPoolsExpired",
+    "TimedOut",
+    "LockLost",
+    "WorkflowStopped",
+    "HookFailed",
+];
+
+/// All plays, or those that `PLAYS` names.
+fn wanted() -> Vec<plays::Play> {
+    let mut all = plays::all();
+    let Ok(names) = std::env::var("PLAYS") else {
+        return all;
+    };
+    let names: BTreeSet<&str> = names.split(',').collect();
+    all.retain(|play| names.contains(play.name.as_str()));
+    assert_eq!(
+        all.len(),
+        names.len(),
+        "PLAYS={names:?} names plays that are none"
+    );
+    all
+}
+
 async fn holds(engine: &'static dyn Engine) {
     let client = lead::client().await;
-    let plays = plays::all();
+    let plays = wanted();
     let all = plays.len();
     let led = stream::iter(plays)
         .map(|play| {
@@ -75,7 +113,7 @@ async fn tekton_runs_every_plan_as_the_embedded_engine_does() {
 /// The plays are worth something only if each kind of ending is in one of them, and steps in each state.
 #[test]
 fn every_play_comes_to_its_end_on_the_embedded_engine() {
-    let mut phases = BTreeSet::new();
+    let (mut phases, mut failures) = (BTreeSet::new(), BTreeSet::new());
     for play in plays::all() {
         let told = life::story(&play, &play.name);
         let last = told.last().unwrap();
@@ -88,7 +126,15 @@ fn every_play_comes_to_its_end_on_the_embedded_engine() {
         let shown = plays::phases(last);
         assert!(!shown.contains_key("Running"), "{}: {last:#}", play.name);
         phases.extend(shown.into_keys());
+        failures.extend(plays::failed_steps(last).map(|step| format!("{step}: {}", play.ends)));
+        failures.insert(play.ends.to_owned());
     }
     let all = ["Failed", "Pending", "Skipped", "Succeeded"];
     assert_eq!(phases, all.map(str::to_owned).into());
+    for failure in FAILURES {
+        assert!(
+            failures.contains(failure),
+            "{failure} is in no play: {failures:#?}"
+        );
+    }
 }

@@ -10,12 +10,14 @@ use openshift_upgrade_operator::{
     engine::StopRequest,
     openshift::machine_config_pool::MachineConfigPool,
     plan::{Part, Plan, PlanStep, StepAction, build},
+    world::World,
 };
 use serde_json::{Value, json};
 
 use crate::{
     cluster::{self, Move, NEW, at, object},
-    life::Life,
+    failures,
+    life::{Life, Upset},
     rng::Rng,
 };
 
@@ -23,8 +25,10 @@ use crate::{
 const RANDOM: u64 = 12;
 /// When held pools have their time.
 const HELD_UNTIL: &str = "22:00";
+/// When whatever waited for health from then on, or for at most half an hour more, has waited long enough.
+const LATE: &str = "23:00";
 /// What looks like a variable to Argo, and to Tekton.
-const HOSTILE: &str = "\"{{workflow.name}}\" of $(context.pipelineRun.name)";
+pub const HOSTILE: &str = "\"{{workflow.name}}\" of $(context.pipelineRun.name)";
 
 /// A job, and what becomes of it.
 #[derive(Clone)]
@@ -33,14 +37,18 @@ pub struct Play {
     pub name: String,
     /// How it ends: the reason of its condition Succeeded or Failed.
     pub ends: &'static str,
-    spec: Value,
+    /// The job's spec.
+    pub spec: Value,
     hooks: Vec<UpgradeJobHook>,
     pools: Vec<&'static str>,
     /// What is run; `None`: what the operator makes of the job.
     plan: Option<Plan>,
     /// Hooks that fail: `hook@Event`.
     failing: BTreeSet<String>,
+    /// What the cluster never does, by its title.
+    never: Option<&'static str>,
     twist: Option<Twist>,
+    upset: Option<Upset>,
     /// Which of the things that may happen does next.
     seed: u64,
 }
@@ -50,17 +58,20 @@ pub struct Play {
 struct Twist {
     /// When this step runs.
     at: String,
+    /// And says this.
+    said: &'static str,
     what: What,
 }
 
+/// What that is.
 #[derive(Clone, Copy)]
-enum What {
+pub enum What {
     /// A person stops the workflow.
     Stop(StopRequest),
     /// The job's time is over.
     TimeOut,
-    /// Somebody upgrades the cluster beyond the job's version.
-    IsPassedBy,
+    /// The cluster does something of its own, or somebody changes it.
+    Changes(fn(&mut World)),
     /// Somebody deletes the last hook.
     HookIsDeleted,
     /// Somebody makes another hook, of all events.
@@ -88,13 +99,15 @@ impl Play {
             pools: vec!["master"],
             plan: None,
             failing: BTreeSet::new(),
+            never: None,
             twist: None,
+            upset: None,
             seed: 0,
         }
     }
 
     /// An upgrade that holds these pools.
-    fn upgrade(name: &str, held: &[&'static str]) -> Self {
+    pub fn upgrade(name: &str, held: &[&'static str]) -> Self {
         let entry = |p: &&str| json!({"matchLabels": {"pool": p}, "delayUpgrade": {"delayMin": "1h"}});
         let entries: Vec<Value> = held.iter().map(entry).collect();
         let mut play = Self::new(
@@ -135,7 +148,8 @@ impl Play {
         build::main_plan(&self.job(&self.name), &self.hooks, &pools, 1)
     }
 
-    fn ends(mut self, reason: &'static str) -> Self {
+    /// How it ends.
+    pub fn ends(mut self, reason: &'static str) -> Self {
         self.ends = reason;
         self
     }
@@ -145,9 +159,28 @@ impl Play {
         self
     }
 
-    fn twist(mut self, at: &str, what: What) -> Self {
-        let at = at.to_owned();
-        self.twist = Some(Twist { at, what });
+    /// This happens when that step runs.
+    pub fn twist(mut self, at: &str, what: What) -> Self {
+        let (at, said) = (at.to_owned(), "");
+        self.twist = Some(Twist { at, said, what });
+        self
+    }
+
+    /// The twist waits until its step says this.
+    pub fn once_said(mut self, said: &'static str) -> Self {
+        self.twist.as_mut().unwrap().said = said;
+        self
+    }
+
+    /// The cluster changes as soon as it is asked for this.
+    pub fn once_asked(mut self, asked: &'static str, change: fn(&mut World)) -> Self {
+        self.upset = Some(Upset { asked, change });
+        self
+    }
+
+    /// This never happens: a move of the cluster, by its title.
+    pub fn without(mut self, title: &'static str) -> Self {
+        self.never = Some(title);
         self
     }
 
@@ -184,7 +217,15 @@ impl Play {
         if is_started {
             cluster::lock(&mut world);
         }
-        Life::new(world, at(if is_started { "21:00" } else { "20:55" }), engine)
+        let begins = at(if is_started { "21:00" } else { "20:55" });
+        let mut life = Life::new(world, begins, engine);
+        life.upset.clone_from(&self.upset);
+        life
+    }
+
+    /// Whether all that is special about it has.
+    pub fn has_happened(&self, life: &Life) -> bool {
+        life.upset.is_none() && (life.is_twisted || self.twist.is_none())
     }
 
     /// Lets happen what happens next.
@@ -192,7 +233,7 @@ impl Play {
         if let Some(twist) = self
             .twist
             .as_ref()
-            .filter(|t| !life.is_twisted && life.is_at(&t.at))
+            .filter(|t| !life.is_twisted && life.is_at(&t.at, t.said))
         {
             life.is_twisted = true;
             return twist.what.happen(life);
@@ -200,6 +241,7 @@ impl Play {
         let is_over = life.job().is_finished();
         let mut moves = cluster::moves(&life.world);
         moves.retain(|m| !is_over || matches!(m, Move::HookEnds(_)));
+        moves.retain(|m| self.never != Some(cluster::title(&life.world, m).as_str()));
         if moves.is_empty() {
             return pass_time(life);
         }
@@ -218,7 +260,7 @@ impl What {
         match self {
             Self::Stop(request) => return Next::Stop(request),
             Self::TimeOut => life.now = life.job().spec.upgrade_deadline(),
-            Self::IsPassedBy => cluster::is_passed_by(&mut life.world),
+            Self::Changes(change) => change(&mut life.world),
             Self::HookIsDeleted => drop(life.world.hooks.pop()),
             Self::HookAppears => life.world.hooks.push(hook("late")),
         }
@@ -228,14 +270,17 @@ impl What {
 
 /// Nothing happens but that time passes, for what waits for it.
 fn pass_time(life: &mut Life) -> Next {
-    let until = match life.status().phase {
-        Some(JobPhase::Pending) => at("21:00"),
-        Some(JobPhase::Running | JobPhase::Paused) => at(HELD_UNTIL),
-        Some(JobPhase::Succeeded | JobPhase::Failed | JobPhase::Skipped) | None => return Next::Nothing,
+    let spec = &life.job().spec;
+    let times = match life.status().phase {
+        Some(JobPhase::Pending) => vec![spec.start_after.0, spec.start_before.0],
+        Some(JobPhase::Running | JobPhase::Paused) => {
+            vec![at(HELD_UNTIL), at(LATE), spec.upgrade_deadline()]
+        }
+        Some(JobPhase::Succeeded | JobPhase::Failed | JobPhase::Skipped) | None => Vec::new(),
     };
-    if life.now >= until {
+    let Some(until) = times.into_iter().find(|t| *t > life.now) else {
         return Next::Nothing;
-    }
+    };
     life.now = until;
     Next::Moved
 }
@@ -304,6 +349,7 @@ pub fn all() -> Vec<Play> {
     ];
     all.extend(hooks_that_fail());
     all.extend(twists());
+    all.extend(failures::all());
     let plan = of_hooks("fails").plan.unwrap();
     for step in plan.part(Part::Main) {
         let failing = format!("{}@Start", step.name);
@@ -318,7 +364,7 @@ pub fn all() -> Vec<Play> {
 }
 
 /// An upgrade that holds a pool and has a hook.
-fn guarded(name: &str) -> Play {
+pub fn guarded(name: &str) -> Play {
     Play::upgrade(name, &["infra"]).with_hooks(&["notify"])
 }
 
@@ -371,7 +417,7 @@ fn twists() -> Vec<Play> {
             .twist("hold-infra", What::TimeOut)
             .ends("TimedOut"),
         guarded("passed-by")
-            .twist("hook-start-notify", What::IsPassedBy)
+            .twist("hook-start-notify", What::Changes(cluster::is_passed_by))
             .ends("Skipped"),
         guarded("hook-deleted").twist("await-control-plane", What::HookIsDeleted),
         guarded("hook-appears").twist("await-control-plane", What::HookAppears),
@@ -385,4 +431,11 @@ pub fn phases(told: &Value) -> BTreeMap<String, usize> {
         *all.entry(step["phase"].as_str().unwrap().to_owned()).or_default() += 1;
     }
     all
+}
+
+/// The steps that failed in what was told.
+pub fn failed_steps(told: &Value) -> impl Iterator<Item = &str> {
+    let steps = told["steps"].as_array().into_iter().flatten();
+    let failed = steps.filter(|s| s["phase"] == "Failed");
+    failed.map(|s| s["name"].as_str().unwrap())
 }
