@@ -5,7 +5,11 @@ use std::{
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
+
+/// How long a process may take to end when it is asked to.
+const PATIENCE_AT_END: Duration = Duration::from_secs(30);
 
 /// A child process with its output in a file.
 pub struct Process {
@@ -56,12 +60,23 @@ impl Process {
         assert!(done.is_ok_and(|s| s.success()), "sending {name} to {}", self.name);
     }
 
-    /// Asks it to end by a signal, and waits until it has.
+    /// Asks it to end by a signal, and waits until it has; one that does not is killed when it is dropped.
     pub fn end_by(&mut self, signal: &str) {
         let pid = self.child.id().to_string();
         // An error says that it has ended already.
         let _ = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
-        let _ = self.child.wait();
+        let deadline = Instant::now() + PATIENCE_AT_END;
+        while !self.has_ended() {
+            if Instant::now() > deadline {
+                let patience = PATIENCE_AT_END.as_secs();
+                eprintln!(
+                    "{} has not ended {patience} s after SIG{signal}: it is killed",
+                    self.name
+                );
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// SIGKILL, and waits until the process is gone.
