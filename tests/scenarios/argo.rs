@@ -12,11 +12,11 @@ use openshift_upgrade_operator::api::{
 use serde_json::{Value, json};
 
 use crate::{
-    engine_faults::{engine_of, has_succeeded, is_over, is_stopped},
+    engine_faults::{engine_of, has_succeeded, is_over, is_stopped, phase},
     harness::{
-        NAMESPACE, Scenario, assert_succeeded,
+        NAMESPACE, Scenario, assert_succeeded, count_of, creations,
         database::Database,
-        failure, has, is_installed, kubelet, lock,
+        failure, has, is_at, is_installed, kubelet, lock,
         objects::{hook, job, running_for},
         scenario, status, until,
     },
@@ -60,6 +60,9 @@ async fn however_its_controller_is_configured_jobs_come_to_their_end() {
             configure(s, json!({"workflowRestrictions": mode}), &[]).await;
             s.create(&job(name, version, json!({}))).await;
             assert_left(&s.until_over(name).await, "templateReferencing");
+            let workflow = format!("{name}-run-1");
+            s.until_workflow(&workflow, "has ended with an error", |w| phase(w) == "Error")
+                .await;
         }
         assert!(is_installed(&s.cluster_version().await, "4.18.5"));
         removed_when_it_has_ended(s).await;
@@ -111,21 +114,12 @@ async fn removed_when_it_has_ended(s: &Scenario) {
         matches!(&last[..], [t] if t.status == HookState::Complete),
         "{last:#?}"
     );
-    let of_start = s.operators_writes();
-    let of_start = of_start
-        .iter()
-        .filter(|w| w.resource == "jobs" && w.verb == "create");
-    assert_eq!(of_start.count(), 2, "each hook ran once");
+    let writes = s.operators_writes();
+    assert_eq!(creations(&writes, "jobs").count(), 2, "each hook ran once");
     assert_eq!(lock(&s.cluster_version().await), None);
     for name in ["endless", "last"] {
         delete(s, "UpgradeJobHook", name).await;
     }
-}
-
-/// The workflow has got to a step.
-fn is_at(workflow: &DynamicObject, step: &str) -> bool {
-    let nodes = workflow.data["status"]["nodes"].as_object();
-    nodes.is_some_and(|all| all.values().any(|n| n["displayName"] == step))
 }
 
 async fn until_gone(s: &Scenario, name: &str) {
@@ -272,7 +266,7 @@ async fn one_step_is_resumed(s: &Scenario) {
     let job = s.until_step_runs("j", "await-control-plane").await;
     assert_eq!(step_phase(&job, "pre-health-check"), Some(StepPhase::Overridden));
     let told = s.events_about("j").await;
-    assert!(told.iter().any(|e| e.reason.as_deref() == Some("Overridden")));
+    assert!(count_of(&told, "Overridden") > 0);
     s.fault("degraded-operators", "").await;
 
     argo(
@@ -381,16 +375,10 @@ async fn ended_and_deleted_in_mid_run(s: &Scenario) {
         .await;
     let told = s.events_about("again").await;
     for reason in ["WorkflowRenderedAgain", "OtherWorkflowStopped"] {
-        assert!(
-            told.iter().any(|e| e.reason.as_deref() == Some(reason)),
-            "{reason}"
-        );
+        assert!(count_of(&told, reason) > 0, "{reason}");
     }
     let writes = s.operators_writes();
-    let runs = writes
-        .iter()
-        .filter(|w| w.resource == "jobs" && w.verb == "create");
-    assert_eq!(runs.count(), 1, "the hook ran once");
+    assert_eq!(creations(&writes, "jobs").count(), 1, "the hook ran once");
 }
 
 /// It has run and ended once more.

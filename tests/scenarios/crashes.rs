@@ -12,7 +12,8 @@ use openshift_upgrade_operator::{
 use serde_json::json;
 
 use crate::harness::{
-    NAMESPACE, NIGHT, Scenario, assert_succeeded, desired, history, is_installed, is_owned, is_updated, lock,
+    NAMESPACE, NIGHT, Scenario, assert_succeeded, creations, desired, history, is_installed, is_owned,
+    is_updated, lock,
     objects::{hold_night, hook, job},
     scenario, status,
 };
@@ -58,12 +59,7 @@ async fn same_end_after(crash: impl AsyncFnOnce(&mut Scenario)) {
             "{night:#?}"
         );
         let writes = s.operators_writes();
-        let count = |resource: &str| {
-            writes
-                .iter()
-                .filter(|w| w.resource == resource && w.verb == "create")
-                .count()
-        };
+        let count = |resource: &str| creations(&writes, resource).count();
         assert_eq!(count("workflows"), 1, "one workflow");
         assert_eq!(count("jobs"), EVENTS.len(), "one Job for each hook");
         assert_eq!(

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     engine_faults::{engine_of, has_succeeded},
     harness::{
-        Scenario, assert_succeeded, condition, has,
+        Scenario, assert_succeeded, condition, count_of, has,
         objects::{hook, job, running_for},
         scenario_on, scenario_on_all_engines, status, until,
     },
@@ -85,6 +85,7 @@ async fn an_engine_that_is_installed_later_is_found_without_a_restart(#[case] en
         let kinds = join_all(known_kinds(engine).iter().map(|name| delete_kind(&api, name))).await;
         s.start_operator();
         s.until_ready().await;
+        s.fault("stall-at", "40").await;
         s.create(&job("alone", Some("4.18.5"), json!({}))).await;
         s.until_step_runs("alone", "await-control-plane").await;
         let text = log(s);
@@ -103,6 +104,12 @@ async fn an_engine_that_is_installed_later_is_found_without_a_restart(#[case] en
                 .expect("installing a kind");
         }
         s.lane.component("start", engine.kind().as_str()).await;
+        s.until_job("named", "waits for nothing but the job that is under way", |j| {
+            let message = status(j).message;
+            message.is_some_and(|m| m.contains("/alone has the lock"))
+        })
+        .await;
+        s.fault("stall-at", "").await;
         let alone = s.until_over("alone").await;
         let named = s.until_over("named").await;
         s.create(&job("next", None, json!({}))).await;
@@ -193,11 +200,6 @@ async fn away_and_back(s: &mut Scenario, name: &str) {
     assert_eq!(engine_of(&done), Some(engine));
     s.until_workflow(&workflow, "has succeeded", has_succeeded).await;
     let events = s.events_about(name).await;
-    let of = |reason: &str| {
-        events
-            .iter()
-            .filter(|e| e.reason.as_deref() == Some(reason))
-            .count()
-    };
+    let of = |reason: &str| count_of(&events, reason);
     assert_eq!((of("EngineStalled"), of("AtWork"), of("HandedOver")), (1, 1, 0));
 }

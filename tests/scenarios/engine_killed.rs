@@ -16,18 +16,14 @@ use serde_json::json;
 use crate::{
     engine_faults::{assert_done_once, engine_of, has_succeeded, is_over},
     harness::{
-        Scenario, condition,
+        Scenario, condition, node_phase,
         objects::{hold_night, hook, job},
-        scenario_on, status, until,
+        plan_of, scenario_on, status, until,
     },
 };
 
 /// Nobody else may lead while the operator stands still.
 const ALONE: [&str; 1] = ["--leader-election=false"];
-
-fn phase(run: &Run, step: &str) -> Option<NodePhase> {
-    run.nodes.iter().find(|n| n.step == step).map(|n| n.phase)
-}
 
 fn running(run: &Run) -> impl Iterator<Item = &str> {
     let nodes = run.nodes.iter().filter(|n| n.phase == NodePhase::Running);
@@ -36,7 +32,7 @@ fn running(run: &Run) -> impl Iterator<Item = &str> {
 
 /// The engine has begun all that it can begin before the operator ends something.
 fn waits_for_operator(engine: EngineChoice, plan: &Plan, run: &Run) -> bool {
-    let is_over = |step: &str| phase(run, step).is_some_and(|p| p != NodePhase::Running);
+    let is_over = |step: &str| node_phase(run, step).is_some_and(|p| p != NodePhase::Running);
     let is_main_over = plan.part(Part::Main).all(|s| is_over(&s.name));
     let is_due = |step: &&PlanStep| match step.part {
         Part::Main => step.after.iter().all(|s| is_over(s)),
@@ -46,11 +42,7 @@ fn waits_for_operator(engine: EngineChoice, plan: &Plan, run: &Run) -> bool {
         }
     };
     let mut due = plan.steps.iter().filter(is_due);
-    running(run).next().is_some() && due.all(|s| phase(run, &s.name).is_some())
-}
-
-fn plan_of(job: &UpgradeJob) -> Plan {
-    Plan::from_value(status(job).plan.as_ref().expect("a plan")).expect("a plan that can be read")
+    running(run).next().is_some() && due.all(|s| node_phase(run, &s.name).is_some())
 }
 
 /// The engine's turn: it begins what it can, and is killed. What it has left to be done.

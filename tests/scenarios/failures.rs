@@ -1,8 +1,7 @@
 //! Upgrades that must not start, or must stop: what is left behind, and what is said.
 
-use jiff::SignedDuration;
 use openshift_upgrade_operator::{
-    api::{UpgradeJob, duration, upgrade_job::HookState, upgrade_job_hook::HookEvent},
+    api::{UpgradeJob, upgrade_job::HookState, upgrade_job_hook::HookEvent},
     openshift::is_true,
 };
 use serde_json::{Value, json};
@@ -13,7 +12,7 @@ use crate::{
         NIGHT, Scenario, assert_succeeded,
         audit::Request,
         condition, desired, failure, has, history, is_installed, is_owned, is_updated, lock,
-        objects::{self, failing_hook, hold_night, hook, job},
+        objects::{failing_hook, hold_night, hook, job, since_start},
         scenario, status, until,
     },
 };
@@ -42,12 +41,6 @@ fn assert_hooks_of_failure(job: &UpgradeJob) {
         "Failure, Finish, Success; {:#?}",
         status(job).hook_tracker
     );
-}
-
-/// The time since the job's `startAfter`, and some seconds, as a Go duration.
-fn since_start(job: &UpgradeJob, more: i64) -> String {
-    let since = objects::now().duration_since(job.spec.start_after.0);
-    duration::format(since + SignedDuration::from_secs(more))
 }
 
 fn nothing_desired_was_written(s: &Scenario) {

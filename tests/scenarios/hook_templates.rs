@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{
     argo::{argo, delete, outcome, until_ended_again},
-    engine_faults::{is_over, is_stopped},
+    engine_faults::{is_over, is_stopped, phase},
     harness::{
-        ArgoVersion, NAMESPACE, Scenario, assert_succeeded,
-        audit::Request,
-        condition, desired, failure, has, is_installed, kubelet, lock,
+        ArgoVersion, NAMESPACE, Scenario, assert_succeeded, condition, creations, desired, failure, has,
+        is_installed, kubelet, lock,
         objects::{hold_night, in_seconds, job},
         scenario, scenario_on_argo, status, until,
     },
@@ -92,10 +91,6 @@ pub fn tracked(job: &UpgradeJob) -> Vec<String> {
         .collect()
 }
 
-fn phase_of(workflow: &DynamicObject) -> &str {
-    workflow.data["status"]["phase"].as_str().unwrap_or_default()
-}
-
 #[rstest]
 #[case::argo_4_1(ArgoVersion::V4_1)]
 #[case::argo_3_7(ArgoVersion::V3_7)]
@@ -152,10 +147,10 @@ async fn hooks_of_templates_run_in_the_workflow_and_survive_what_a_drain_does(#[
             "HooksRunnable=False/HookNotRunnable"
         );
         let workflow = s
-            .until_workflow("j-run-1", "has ended", |w| phase_of(w) != "Running")
+            .until_workflow("j-run-1", "has ended", |w| phase(w) != "Running")
             .await;
         assert_eq!(
-            phase_of(&workflow),
+            phase(&workflow),
             "Succeeded",
             "{:#}",
             workflow.data["status"]["message"]
@@ -236,7 +231,7 @@ async fn stopped_by_a_person(s: &Scenario) {
         "the workflow was stopped by admin. Nothing was upgraded; to try again, create another UpgradeJob"
     );
     assert_eq!(told(&stopped), STOPPED);
-    s.until_workflow("stopped-run-1", "has failed", |w| phase_of(w) == "Failed")
+    s.until_workflow("stopped-run-1", "has failed", |w| phase(w) == "Failed")
         .await;
     assert_eq!(lock(&s.cluster_version().await), None);
 }
@@ -336,13 +331,13 @@ pub async fn run_again_by_a_person(s: &Scenario, name: &str) {
     until("Argo has taken up the copy", async || {
         let all = s.workflows().await;
         let mut copies = all.iter().filter(|w| w.name_any().starts_with(&copy));
-        copies.any(|w| phase_of(w) == "Running").then_some(())
+        copies.any(|w| phase(w) == "Running").then_some(())
     })
     .await;
     argo(s, &["retry", name], None);
     let started = &ended.data["status"]["startedAt"];
     s.until_workflow(name, "is taken up again by Argo", |w| {
-        phase_of(w) == "Running" && w.data["status"]["startedAt"] != *started
+        phase(w) == "Running" && w.data["status"]["startedAt"] != *started
     })
     .await;
     assert_eq!(
@@ -364,9 +359,7 @@ pub async fn run_again_by_a_person(s: &Scenario, name: &str) {
 /// How many pods Argo has made so far.
 fn pods_of_workflows(s: &Scenario) -> usize {
     let writes = s.writes();
-    let is_made =
-        |w: &&Request| (w.verb.as_str(), w.resource.as_str()) == ("create", "pods") && w.user == "argo";
-    writes.iter().filter(is_made).count()
+    creations(&writes, "pods").filter(|w| w.user == "argo").count()
 }
 
 /// It has ended, and stays paused if somebody retries it.
@@ -398,7 +391,7 @@ async fn a_template_that_argo_refuses_costs_its_hook_and_one_that_is_missing_the
             entry.message
         );
         assert_eq!(status(&done).workflow.as_ref().unwrap().name, "j-run-2");
-        s.until_workflow("j-run-2", "has succeeded", |w| phase_of(w) == "Succeeded")
+        s.until_workflow("j-run-2", "has succeeded", |w| phase(w) == "Succeeded")
             .await;
     })
     .await;

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::harness::{
     NAMESPACE, NIGHT, Scenario, assert_succeeded,
     audit::OPERATOR,
-    history, is_installed, is_owned, is_updated, lock,
+    creations, history, is_installed, is_owned, is_updated, lock,
     objects::{hold_night, hook, job},
     process::Process,
     scenario, until,
@@ -89,12 +89,7 @@ async fn assert_done_once(s: &mut Scenario, two: &Process) {
         "{night:#?}"
     );
     let writes = s.operators_writes();
-    let created = |resource: &str| {
-        let made = writes
-            .iter()
-            .filter(|w| w.resource == resource && w.verb == "create");
-        made.count()
-    };
+    let created = |resource: &str| creations(&writes, resource).count();
     assert_eq!((created("workflows"), created("jobs")), (1, EVENTS.len()));
     let desired = writes.iter().filter(|w| w.is_of_desired_update()).count();
     assert_eq!(desired, 1, "writes of desiredUpdate");

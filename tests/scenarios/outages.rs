@@ -6,7 +6,7 @@ use openshift_upgrade_operator::api::upgrade_job::StepPhase;
 use serde_json::json;
 
 use crate::harness::{
-    NIGHT, Scenario, assert_succeeded, has, is_installed, is_owned, is_updated, lock,
+    NIGHT, Scenario, assert_succeeded, creations, has, is_installed, is_owned, is_updated, lock,
     objects::{hold_night, hook, job},
     scenario, status,
 };
@@ -27,12 +27,7 @@ async fn assert_done_once(s: &Scenario, name: &str) {
         "{night:#?}"
     );
     let writes = s.operators_writes();
-    let count = |resource: &str| {
-        writes
-            .iter()
-            .filter(|w| w.resource == resource && w.verb == "create")
-            .count()
-    };
+    let count = |resource: &str| creations(&writes, resource).count();
     assert_eq!(
         (count("workflows"), count("jobs")),
         (1, 3),

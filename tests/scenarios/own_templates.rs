@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     engine_faults::{engine_of, is_over},
     harness::{
-        NAMESPACE, Scenario, assert_succeeded, condition, has,
+        NAMESPACE, Scenario, assert_succeeded, condition, has, is_at,
         objects::{hook, in_seconds, job, job_between, now},
         status, until,
     },
@@ -154,8 +154,7 @@ pub async fn one_that_is_made_to_wait_too_long_is_skipped(s: &mut Scenario) {
     s.edit_workflow("late-run-1", json!({"spec": {"suspend": null}}))
         .await;
     s.until_workflow("late-run-1", "waits for the operator", |w| {
-        let nodes = w.data["status"]["nodes"].as_object();
-        nodes.is_some_and(|all| all.values().any(|n| n["displayName"] == "hook-start-at-start"))
+        is_at(w, "hook-start-at-start")
     })
     .await;
     until("startBefore is over", async || (now() > latest).then_some(())).await;

@@ -14,7 +14,7 @@ use crate::{
         check,
     },
     harness::{
-        NAMESPACE, Scenario, assert_succeeded, has, history, is_installed, lock,
+        NAMESPACE, Scenario, assert_succeeded, creations, has, history, is_installed, lock,
         objects::{hold_night, hook, in_seconds, job_between},
         scenario, until,
     },
@@ -168,11 +168,8 @@ async fn a_config_pins_makes_and_runs_a_job_and_without_an_update_one_for_mainte
         );
         let cluster = s.cluster_version().await;
         assert_eq!(history(&cluster), ["4.18.5", "4.18.3"]);
-        let requests = s
-            .operators_writes()
-            .into_iter()
-            .filter(|w| w.resource == "upgradejobs" && w.verb == "create");
-        let mut runs: Vec<String> = requests
+        let writes = s.operators_writes();
+        let mut runs: Vec<String> = creations(&writes, "upgradejobs")
             .map(|w| w.body["spec"]["startAfter"].as_str().unwrap().to_owned())
             .collect();
         let count = runs.len();

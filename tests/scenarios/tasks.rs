@@ -71,9 +71,8 @@ pub async fn create(s: &Scenario, name: &str, attempts: &str, events: &[&str], p
 
 pub async fn task_runs(s: &Scenario) -> Vec<DynamicObject> {
     let api = Api::<DynamicObject>::namespaced_with(s.client.clone(), NAMESPACE, &task_run::resource());
-    api.list(&ListParams::default())
-        .await
-        .map_or_else(|_| vec![], |l| l.items)
+    let all = api.list(&ListParams::default()).await;
+    all.expect("listing TaskRuns").items
 }
 
 fn names(all: &[DynamicObject]) -> Vec<String> {

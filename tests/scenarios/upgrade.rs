@@ -13,8 +13,8 @@ use rstest::rstest;
 use serde_json::json;
 
 use crate::harness::{
-    NIGHT, Scenario, assert_succeeded, condition, desired, has, history, is_installed, is_owned, is_updated,
-    lock,
+    NIGHT, Scenario, assert_succeeded, condition, creations, desired, has, history, is_installed, is_owned,
+    is_updated, lock,
     objects::{hold_night, hook, in_seconds, job, job_between},
     scenario, scenario_on, status,
     timeline::Timeline,
@@ -229,9 +229,7 @@ async fn check_steps(s: &Scenario) {
 /// Every hook of an event that came to pass ran exactly once, and is tracked as complete.
 async fn check_hooks(s: &Scenario) {
     let writes = s.operators_writes();
-    let mut created: Vec<String> = writes
-        .iter()
-        .filter(|w| w.resource == "jobs" && w.verb == "create")
+    let mut created: Vec<String> = creations(&writes, "jobs")
         .map(|w| {
             w.body["metadata"]["labels"]["upgradejobs.managedupgrade.appuio.io/event"]
                 .as_str()

@@ -1,11 +1,15 @@
 //! What an object says, in the words of the scenarios.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::ResourceExt;
+use k8s_openapi::{api::events::v1::Event, apimachinery::pkg::apis::meta::v1::Condition};
+use kube::{ResourceExt, api::DynamicObject};
 use openshift_upgrade_operator::{
     api::{UpgradeJob, annotations, conditions, upgrade_job::UpgradeJobStatus},
+    engine::{NodePhase, Run},
     openshift::{cluster_version::ClusterVersion, machine_config_pool::MachineConfigPool},
+    plan::Plan,
 };
+
+use super::audit::Request;
 
 /// The status of a job; an empty one if it has none.
 pub fn status(job: &UpgradeJob) -> UpgradeJobStatus {
@@ -57,6 +61,22 @@ pub fn lock(cluster: &ClusterVersion) -> Option<&str> {
         .map(String::as_str)
 }
 
+/// What still names a job, `namespace/name`, as the one who has it: the lock, and pools but those that it says it left paused.
+pub fn held_by(
+    job: &str,
+    left_paused: &[&str],
+    cluster: &ClusterVersion,
+    pools: &[MachineConfigPool],
+) -> Vec<String> {
+    let of_job = |p: &&MachineConfigPool| {
+        let owner = p.annotations().get(annotations::UPGRADE_JOB);
+        owner.is_some_and(|o| o == job) && !left_paused.contains(&p.name_any().as_str())
+    };
+    let locked = (lock(cluster) == Some(job)).then(|| "the lock".to_owned());
+    let pools = pools.iter().filter(of_job).map(ResourceExt::name_any);
+    locked.into_iter().chain(pools).collect()
+}
+
 /// The version that `spec.desiredUpdate` asks for.
 pub fn desired(cluster: &ClusterVersion) -> Option<&str> {
     cluster.spec.desired_update.as_ref().map(|u| u.version.as_str())
@@ -89,4 +109,62 @@ pub fn is_updated(pool: &MachineConfigPool) -> bool {
     let state = pool.state();
     state.configuration.name == pool.spec.configuration.name
         && state.updated_machine_count == state.machine_count
+}
+
+/// The plan that a job follows.
+pub fn plan_of(job: &UpgradeJob) -> Plan {
+    Plan::from_value(status(job).plan.as_ref().expect("a plan")).expect("a plan that can be read")
+}
+
+/// What a workflow shows of a step; `None` if it has none of it.
+pub fn node_phase(run: &Run, step: &str) -> Option<NodePhase> {
+    run.nodes.iter().find(|n| n.step == step).map(|n| n.phase)
+}
+
+/// Whether one of Argo's workflows has got to a step.
+pub fn is_at(workflow: &DynamicObject, step: &str) -> bool {
+    let nodes = workflow.data["status"]["nodes"].as_object();
+    nodes.is_some_and(|all| all.values().any(|n| n["displayName"] == step))
+}
+
+/// How many of the Events have this reason.
+pub fn count_of(events: &[Event], reason: &str) -> usize {
+    let of_reason = |e: &&Event| e.reason.as_deref() == Some(reason);
+    events.iter().filter(of_reason).count()
+}
+
+/// The requests that created objects of a resource, such as `jobs`.
+pub fn creations<'a>(writes: &'a [Request], resource: &str) -> impl Iterator<Item = &'a Request> {
+    let of = move |w: &&Request| w.verb == "create" && w.resource == resource;
+    writes.iter().filter(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::nothing(None, None, &[], &[])]
+    #[case::of_others(Some("ns/k"), Some("ns/k"), &[], &[])]
+    #[case::locked(Some("ns/j"), None, &[], &["the lock"])]
+    #[case::owned(None, Some("ns/j"), &[], &["night"])]
+    #[case::left_and_said(None, Some("ns/j"), &["night"], &[])]
+    #[case::another_was_left(None, Some("ns/j"), &["canary"], &["night"])]
+    fn what_a_job_holds_is_named(
+        #[case] lock: Option<&str>,
+        #[case] owner: Option<&str>,
+        #[case] left: &[&str],
+        #[case] expected: &[&str],
+    ) {
+        let named = |name: &str, holder: Option<&str>| -> Value {
+            let annotations = holder.map_or(json!({}), |h| json!({annotations::UPGRADE_JOB: h}));
+            json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"clusterID": ""}})
+        };
+        let cluster = serde_json::from_value(named("version", lock)).unwrap();
+        let pool = serde_json::from_value(named("night", owner)).unwrap();
+        assert_eq!(held_by("ns/j", left, &cluster, &[pool]), expected);
+    }
 }

@@ -316,7 +316,8 @@ impl Scenario {
         .await
     }
 
-    /// Waits until the job has its outcome, has given everything back and has run its last hooks.
+    /// Waits until the job has its outcome, has given everything back and has run its last hooks. Nothing that it took is left
+    /// then but the pools that it says it left paused.
     pub async fn until_over(&self, name: &str) -> UpgradeJob {
         let over = |j: &UpgradeJob| {
             has(j, "Succeeded").or_else(|| has(j, "Failed")).is_some()
@@ -331,7 +332,25 @@ impl Scenario {
                     .filter(|s| s.name.starts_with("hooks-finish"))
                     .all(|s| s.phase.is_finished())
         };
-        self.until_job(name, "is over", over).await
+        let done = self.until_job(name, "is over", over).await;
+        until(&format!("UpgradeJob {name} holds nothing any more"), async || {
+            self.is_released(name).await
+        })
+        .await;
+        done
+    }
+
+    /// Whether all that a job took was given back. `None` while that is not so, or cannot be seen.
+    async fn is_released(&self, name: &str) -> Option<()> {
+        // One that is not kept has nothing to leave to a later one.
+        let job = self.api::<UpgradeJob>().get_opt(name).await.ok()?;
+        let cluster = Api::all(self.client.clone()).get(VERSION).await.ok()?;
+        let pools: Api<MachineConfigPool> = Api::all(self.client.clone());
+        let pools = pools.list(&ListParams::default()).await.ok()?.items;
+        let left = job.map(|j| status(&j).paused_pools).unwrap_or_default();
+        let left: Vec<&str> = left.iter().map(|p| p.name.as_str()).collect();
+        let holder = format!("{NAMESPACE}/{name}");
+        held_by(&holder, &left, &cluster, &pools).is_empty().then_some(())
     }
 
     /// The ClusterVersion.

@@ -1,6 +1,7 @@
 //! Objects as people write them.
 
 use jiff::{SignedDuration, Timestamp};
+use openshift_upgrade_operator::api::{UpgradeJob, duration};
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, kubelet};
@@ -13,6 +14,12 @@ pub fn now() -> Timestamp {
 /// `now` and some seconds.
 pub fn in_seconds(seconds: i64) -> Timestamp {
     now() + SignedDuration::from_secs(seconds)
+}
+
+/// The time since the job's `startAfter`, and some seconds, as a Go duration.
+pub fn since_start(job: &UpgradeJob, more: i64) -> String {
+    let since = now().duration_since(job.spec.start_after.0);
+    duration::format(since + SignedDuration::from_secs(more))
 }
 
 /// An UpgradeJob that may start now, and until in an hour.
