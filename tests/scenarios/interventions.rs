@@ -5,7 +5,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use openshift_upgrade_operator::{
-    api::upgrade_job::EngineChoice,
+    api::upgrade_job::{EngineChoice, HookState},
     engine::{Engine, argo::Argo, tekton::Tekton},
     openshift::machine_config_pool::MachineConfigPool,
 };
@@ -13,6 +13,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use crate::{
+    engine_faults::is_over,
     failures::nothing_starts_once_the_cause_is_gone,
     harness::{
         NIGHT, Scenario,
@@ -21,6 +22,7 @@ use crate::{
         objects::{hold_night, hook, job, running_for},
         scenario, scenario_on, status, until,
     },
+    tekton,
 };
 
 /// A hook of Start that runs until the scenario is over.
@@ -30,12 +32,12 @@ async fn endless_start_hook(s: &Scenario) {
 }
 
 async fn create(s: &Scenario, name: &str) {
-    s.create(&job(
-        name,
-        Some("4.18.5"),
-        json!({"machineConfigPools": hold_night("30m", None)}),
-    ))
-    .await;
+    create_to(s, name, "4.18.5").await;
+}
+
+async fn create_to(s: &Scenario, name: &str, version: &str) {
+    let config = json!({"machineConfigPools": hold_night("30m", None)});
+    s.create(&job(name, Some(version), config)).await;
 }
 
 /// The workflow was stopped, or the garbage collector took it.
@@ -174,13 +176,9 @@ async fn a_job_that_is_deleted_while_its_upgrade_is_under_way_lets_it_go_on_with
     .await;
 }
 
-/// As the engine's UI does: the field of Argo, or that of Tekton.
+/// As Argo's UI does.
 async fn stop(s: &Scenario, name: &str, how: &str) {
-    let field = match s.engine.kind() {
-        EngineChoice::Tekton => "status",
-        EngineChoice::Argo | EngineChoice::Embedded | EngineChoice::Auto => "shutdown",
-    };
-    s.edit_workflow(&format!("{name}-run-1"), json!({"spec": {field: how}}))
+    s.edit_workflow(&format!("{name}-run-1"), json!({"spec": {"shutdown": how}}))
         .await;
 }
 
@@ -214,50 +212,70 @@ async fn a_workflow_that_is_ended_before_desired_update_was_set_ends_the_job(
     .await;
 }
 
+/// The ways in which people end a workflow, one upgrade after the other, and what the job says of each.
 #[rstest]
-#[case::stopped(&Argo, "Stop", "stopped")]
-#[case::terminated(&Argo, "Terminate", "terminated")]
-#[case::cancelled(&Tekton, "Cancelled", "terminated")]
+#[case::argo(&Argo, &[("Stop", "stopped"), ("Terminate", "terminated")])]
+#[case::tekton(&Tekton, &[
+    ("Cancelled", "terminated"),
+    ("CancelledRunFinally", "stopped"),
+    ("StoppedRunFinally", "stopped"),
+    ("RunCancelled", "stopped"),
+])]
 #[tokio::test]
 #[ignore = "needs the test cluster: tests/run"]
 async fn a_workflow_that_is_ended_while_the_upgrade_is_under_way_ends_the_job(
     #[case] engine: &'static dyn Engine,
-    #[case] how: &str,
-    #[case] said: &str,
+    #[case] ways: &[(&str, &str)],
 ) {
     scenario_on(engine, &[], async |s| {
         s.create(&hook("at-finish", &["Finish"])).await;
-        s.fault("stall-at", "40").await;
-        create(s, "stopped").await;
-        s.until_job("stopped", "tells 40%", |j| {
-            status(j).message.is_some_and(|m| m.contains("40% done"))
-        })
-        .await;
-        stop(s, "stopped", how).await;
-        let done = s.until_over("stopped").await;
-
-        let message = failure(&done, "WorkflowStopped");
-        assert!(message.contains(said), "{message}");
-        assert_eq!(
-            status(&done).hook_tracker.len(),
-            1,
-            "the hook of Finish runs: {:#?}",
-            status(&done).hook_tracker
-        );
-        assert!(has(&done, "PoolsLeftPaused").is_some());
-        let cluster = s.cluster_version().await;
-        assert_eq!(
-            (desired(&cluster), lock(&cluster)),
-            (Some("4.18.5"), None),
-            "an upgrade under way goes on"
-        );
-        assert!(s.pool(NIGHT).await.spec.paused);
-        assert_eq!(s.workflows().await.len(), 1, "it is not rendered again");
-        s.fault("stall-at", "").await;
-        s.until_cluster_version("4.18.5 is installed", |c| is_installed(c, "4.18.5"))
-            .await;
+        s.fault("offers", "4.18.4,4.18.5,4.18.6,4.18.7").await;
+        s.until_simulator_has_looked().await;
+        for (n, (how, said)) in ways.iter().enumerate() {
+            let name = format!("stopped-{n}");
+            let version = format!("4.18.{}", n + 4);
+            is_ended_while_under_way(s, &name, &version, how, said).await;
+            assert_eq!(s.workflows().await.len(), n + 1, "it is not rendered again");
+        }
     })
     .await;
+}
+
+async fn is_ended_while_under_way(s: &Scenario, name: &str, version: &str, how: &str, said: &str) {
+    s.fault("stall-at", "40").await;
+    create_to(s, name, version).await;
+    s.until_job(name, "tells 40%", |j| {
+        status(j).message.is_some_and(|m| m.contains("40% done"))
+    })
+    .await;
+    if s.engine.kind() == EngineChoice::Tekton {
+        tekton::cancel(s, name, "await-control-plane", how).await;
+    } else {
+        stop(s, name, how).await;
+    }
+    let done = s.until_over(name).await;
+    s.until_workflow(&format!("{name}-run-1"), "has ended", is_over)
+        .await;
+
+    let message = failure(&done, "WorkflowStopped");
+    assert!(message.contains(said), "{how}: {message}");
+    let ran = status(&done).hook_tracker;
+    assert!(
+        matches!(&ran[..], [t] if t.status == HookState::Complete),
+        "the hook of Finish runs: {ran:#?}"
+    );
+    assert!(has(&done, "PoolsLeftPaused").is_some());
+    let cluster = s.cluster_version().await;
+    assert_eq!(
+        (desired(&cluster), lock(&cluster)),
+        (Some(version), None),
+        "an upgrade under way goes on"
+    );
+    let night = s.pool(NIGHT).await;
+    assert!(night.spec.paused && is_owned(&night), "{night:#?}");
+    s.fault("stall-at", "").await;
+    s.until_cluster_version(&format!("{version} is installed"), |c| is_installed(c, version))
+        .await;
 }
 
 #[tokio::test]

@@ -10,7 +10,6 @@ use openshift_upgrade_operator::{
         upgrade_job::{EngineChoice, HookState},
     },
     engine::{Engine, NodePhase, Run, tekton::Tekton},
-    plan::Plan,
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -20,9 +19,9 @@ use crate::{
     harness::{
         NAMESPACE, NIGHT, Scenario, assert_succeeded,
         audit::Request,
-        desired, failure, history, is_installed, lock,
+        desired, failure, history, is_installed, lock, node_phase,
         objects::{failing_hook, hold_night, hook, job, running_for},
-        scenario_on, status, until,
+        plan_of, scenario_on, status, until,
     },
 };
 
@@ -35,23 +34,15 @@ async fn create(s: &Scenario, name: &str) {
     .await;
 }
 
-fn plan(job: &UpgradeJob) -> Plan {
-    Plan::from_value(status(job).plan.as_ref().expect("a plan")).expect("a plan that can be read")
-}
-
 /// The run once it has ended, with nothing in it left running.
 async fn ended(s: &Scenario, job: &UpgradeJob) -> Run {
-    let (name, plan) = (format!("{}-run-1", job.name_any()), plan(job));
+    let (name, plan) = (format!("{}-run-1", job.name_any()), plan_of(job));
     until("the PipelineRun has ended, and all its CustomRuns", async || {
         let run = s.run(&name, &plan).await;
         let is_over = run.finished && run.nodes.iter().all(|n| n.phase != NodePhase::Running);
         is_over.then_some(run)
     })
     .await
-}
-
-fn phase(run: &Run, step: &str) -> Option<NodePhase> {
-    run.nodes.iter().find(|n| n.step == step).map(|n| n.phase)
 }
 
 /// A template of a user's own: ours, with an annotation.
@@ -99,7 +90,7 @@ async fn a_failed_hook_fails_the_run_and_its_exit_part_is_run() {
             "hooks-failure",
             "hooks-success",
         ]
-        .map(|step| phase(&run, step));
+        .map(|step| node_phase(&run, step));
         assert_eq!(
             ends,
             [
@@ -144,8 +135,9 @@ fn steps_api(s: &Scenario) -> Api<DynamicObject> {
 }
 
 /// A person cancels the CustomRun of a step.
-async fn cancel_step(s: &Scenario, step: &str) {
-    let of_step = ListParams::default().labels(&format!("tekton.dev/pipelineTask={step}"));
+async fn cancel_step(s: &Scenario, run: &str, step: &str) {
+    let of_step = format!("tekton.dev/pipelineRun={run},tekton.dev/pipelineTask={step}");
+    let of_step = ListParams::default().labels(&of_step);
     let found = steps_api(s)
         .list(&of_step)
         .await
@@ -159,12 +151,13 @@ async fn cancel_step(s: &Scenario, step: &str) {
         .expect("cancelling a CustomRun");
 }
 
-async fn cancel(s: &Scenario, job: &str, step: &str, how: &str) {
+/// A person cancels the run of a job in this way; `RunCancelled` is the way to cancel a step of it.
+pub async fn cancel(s: &Scenario, job: &str, step: &str, how: &str) {
+    let run = format!("{job}-run-1");
     if how == "RunCancelled" {
-        return cancel_step(s, step).await;
+        return cancel_step(s, &run, step).await;
     }
-    let patch: Value = json!({"spec": {"status": how}});
-    s.edit_workflow(&format!("{job}-run-1"), patch).await;
+    s.edit_workflow(&run, json!({"spec": {"status": how}})).await;
 }
 
 #[rstest]
@@ -194,9 +187,9 @@ async fn who_cancels_a_run_before_desired_update_was_set_ends_the_job(#[case] ho
         assert!(!s.pool(NIGHT).await.spec.paused);
         assert_eq!(s.workflows().await.len(), 1, "it is not rendered again");
         let run = ended(s, &done).await;
-        assert_eq!(phase(&run, "hook-start-endless"), Some(NodePhase::Failed));
+        assert_eq!(node_phase(&run, "hook-start-endless"), Some(NodePhase::Failed));
         assert_eq!(
-            phase(&run, "pre-health-check").unwrap_or(NodePhase::LeftOut),
+            node_phase(&run, "pre-health-check").unwrap_or(NodePhase::LeftOut),
             NodePhase::LeftOut
         );
     })
@@ -228,11 +221,15 @@ async fn a_deleted_run_goes_on_as_another_and_a_killed_operator_goes_on_where_it
         let done = s.until_over("lost").await;
         assert_succeeded(&done);
         let run = until("the PipelineRun has ended", async || {
-            Some(s.run("lost-run-2", &plan(&done)).await).filter(|r| r.finished)
+            Some(s.run("lost-run-2", &plan_of(&done)).await).filter(|r| r.finished)
         })
         .await;
         assert_eq!(run.phase, "Completed", "{:?}", run.message);
-        assert_eq!(phase(&run, "set-desired-update"), None, "it is not done again");
+        assert_eq!(
+            node_phase(&run, "set-desired-update"),
+            None,
+            "it is not done again"
+        );
         let writes = s.operators_writes();
         assert_eq!(writes.iter().filter(|w| w.is_of_desired_update()).count(), 1);
     })
