@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
 
 use crate::{
@@ -85,6 +85,13 @@ impl World {
     /// The job of this name.
     pub fn job(&self, name: &str) -> Option<&UpgradeJob> {
         self.jobs.iter().find(|j| j.name_any() == name)
+    }
+
+    /// Metadata of all jobs, also of those that cannot be read.
+    pub fn job_metadata(&self) -> Vec<&ObjectMeta> {
+        let read = self.jobs.iter().map(|job| &job.metadata);
+        let unreadable = self.unreadable_of(Kind::UpgradeJob).map(|job| &job.metadata);
+        read.chain(unreadable).collect()
     }
 
     /// Whether there is a job of this name that cannot be read. It may be running.

@@ -19,7 +19,8 @@ use crate::{
     engine::{Place, Write},
     hooks::{
         hook_run::{RunKind, RunName},
-        select, task_run,
+        select,
+        task_run::{self, TaskRun},
         tracker::{self, NextTry},
     },
     openshift::{
@@ -77,6 +78,9 @@ impl Effects<'_> {
             Action::RepeatHookTaskRun(next) => self.repeat_hook_task_run(next).await,
             Action::ReleaseHookRun(run) => {
                 release_hook_run(self.client, &self.namespace(), self.world, run).await
+            }
+            Action::CancelHookTaskRun(name) => {
+                cancel_hook_task_run(self.client, &self.namespace(), self.world, name).await
             }
             Action::ClaimHook { hook } => self.claim_hook(hook).await,
             Action::Protect => self.protect(true).await,
@@ -379,42 +383,60 @@ where
     call(attempt, api.patch_status(&name, &params(), &patch)).await
 }
 
-/// Removes our finalizer from what ran a hook.
+/// Removes our finalizer from what ran a hook. A TaskRun at work goes on; one that Tekton has not begun is cancelled, since the
+/// hook's moment may be over when it would.
 pub async fn release_hook_run(
     client: &Client,
     namespace: &str,
     world: &World,
     run: &RunName,
 ) -> Result<(), CallError> {
-    let name = Some(&run.name);
-    let client = client.clone();
-    let released = match run.kind {
+    match run.kind {
         RunKind::Job => {
-            let job = world.hook_jobs.iter().find(|j| j.metadata.name.as_ref() == name);
-            let api: Api<Job> = Api::namespaced(client, namespace);
+            let mut all = world.hook_jobs.iter();
+            let job = all.find(|j| j.metadata.name.as_ref() == Some(&run.name));
+            let api: Api<Job> = Api::namespaced(client.clone(), namespace);
             release(&api, job.map(|j| &j.metadata), run, &json!({})).await
         }
         RunKind::TaskRun => {
-            let mut all = world.hook_task_runs.iter();
-            let task_run = all.find(|r| r.metadata.name.as_ref() == name);
-            let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &task_run::resource());
-            // One that counts as failed although Tekton says nothing of its end must not run when Tekton is back.
-            let has_ended = task_run.is_none_or(task_run::TaskRun::has_ended);
-            let change = if has_ended {
-                json!({})
-            } else {
-                json!({"spec": {"status": "TaskRunCancelled"}})
-            };
-            release(&api, task_run.map(|r| &r.metadata), run, &change).await
+            release_task_run(client, namespace, world, run, |task_run| !task_run.is_begun()).await
         }
-    };
-    match released {
-        Err(error) if !error.is_not_found() => Err(error),
-        Ok(()) | Err(_) => Ok(()),
     }
 }
 
-/// Lets it go, and changes it besides.
+/// The same for one that counts as failed although Tekton says nothing of its end: it must not run when Tekton is back.
+async fn cancel_hook_task_run(
+    client: &Client,
+    namespace: &str,
+    world: &World,
+    name: &str,
+) -> Result<(), CallError> {
+    let run = RunName {
+        kind: RunKind::TaskRun,
+        name: name.to_owned(),
+    };
+    release_task_run(client, namespace, world, &run, |task_run| !task_run.has_ended()).await
+}
+
+async fn release_task_run(
+    client: &Client,
+    namespace: &str,
+    world: &World,
+    run: &RunName,
+    is_cancelled: impl Fn(&TaskRun) -> bool,
+) -> Result<(), CallError> {
+    let mut all = world.hook_task_runs.iter();
+    let task_run = all.find(|r| r.metadata.name.as_ref() == Some(&run.name));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &task_run::resource());
+    let change = if task_run.is_some_and(is_cancelled) {
+        json!({"spec": {"status": "TaskRunCancelled"}})
+    } else {
+        json!({})
+    };
+    release(&api, task_run.map(|r| &r.metadata), run, &change).await
+}
+
+/// Lets it go, and changes it besides. What is gone needs neither.
 async fn release<K>(
     api: &Api<K>,
     known: Option<&ObjectMeta>,
@@ -430,12 +452,12 @@ where
     let mut patch = json!({"metadata": {"resourceVersion": known.resource_version, "finalizers": all}});
     json_patch::merge(&mut patch, change);
     let patch = Patch::Merge(patch);
-    call(
-        format!("remove the finalizer of {run}"),
-        api.patch(&run.name, &params(), &patch),
-    )
-    .await
-    .map(drop)
+    let attempt = format!("remove the finalizer of {run}");
+    let released = call(attempt, api.patch(&run.name, &params(), &patch)).await;
+    match released {
+        Err(error) if !error.is_not_found() => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// A JSON patch. Its resourceVersion is replaced, not tested: a lost race is then a conflict (409), while a failed test is
@@ -448,3 +470,6 @@ pub fn json_patch(value: Value, attempt: &str) -> Result<Patch<Value>, CallError
             problem: e.to_string(),
         })
 }
+
+#[cfg(test)]
+mod tests;

@@ -379,7 +379,7 @@ impl Loop<'_> {
     async fn abandoned_hook_runs(&mut self, world: &World) -> Vec<Timestamp> {
         let ctx = self.ctx;
         let mut wakes = Vec::new();
-        for run in crate::hooks::tracker::abandoned(&world.jobs, &world.hook_runs(ctx.now())) {
+        for run in crate::hooks::tracker::abandoned(&world.job_metadata(), &world.hook_runs(ctx.now())) {
             let work = async || {
                 let done = effects::release_hook_run(&ctx.client, &ctx.settings.namespace, world, &run);
                 done.await.map(|()| None)

@@ -416,6 +416,7 @@ impl Pass<'_> {
                 | Action::CreateHookTaskRun(_)
                 | Action::RepeatHookTaskRun(_)
                 | Action::ReleaseHookRun(_)
+                | Action::CancelHookTaskRun(_)
                 | Action::ClaimHook { .. }
                 | Action::Protect
                 | Action::Unprotect

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt;
 use serde::{Deserialize, de::IntoDeserializer};
 
 use super::{
@@ -64,8 +63,14 @@ pub struct NextTry {
     pub again: Again,
 }
 
-/// The hooks of `job` that are to be tried again.
-pub fn next_tries(job: &UpgradeJob, runs: &[HookRun<'_>]) -> Vec<NextTry> {
+/// The hooks of `job` that are to be tried again: not those that have their end in `tracker`, which is the stored one. One that
+/// was given up may end as if its pod had been killed when Tekton is back.
+pub fn next_tries(job: &UpgradeJob, tracker: &[HookTracker], runs: &[HookRun<'_>]) -> Vec<NextTry> {
+    let is_over = |key: &Key| {
+        tracker
+            .iter()
+            .any(|t| t.status != HookState::Active && Key::of_entry(t) == *key)
+    };
     let next = |(key, run): (Key, &HookRun<'_>)| {
         let attempt = run.attempt.saturating_add(1);
         Some(NextTry {
@@ -75,7 +80,8 @@ pub fn next_tries(job: &UpgradeJob, runs: &[HookRun<'_>]) -> Vec<NextTry> {
             again: run.again?,
         })
     };
-    last_tries(job, runs).into_iter().filter_map(next).collect()
+    let tries = last_tries(job, runs).into_iter();
+    tries.filter(|(key, _)| !is_over(key)).filter_map(next).collect()
 }
 
 /// When the hook of this entry ends by its own deadline; `None`: it has none, or that is not known.
@@ -99,7 +105,7 @@ fn follows(later: &HookRun<'_>, run: &HookRun<'_>) -> bool {
     later.kind == run.kind && later.attempt > run.attempt
 }
 
-/// What ran for `job`, has ended or was given up, has its end in `tracker`, and still carries our finalizer.
+/// What ran for `job`, has ended, has its end in `tracker`, and still carries our finalizer.
 ///
 /// `tracker` is the one that was stored, not one that is about to be.
 pub fn releasable(job: &UpgradeJob, tracker: &[HookTracker], runs: &[HookRun<'_>]) -> Vec<RunName> {
@@ -112,14 +118,21 @@ pub fn releasable(job: &UpgradeJob, tracker: &[HookTracker], runs: &[HookRun<'_>
     };
     let last = last_tries(job, runs);
     let is_last = |run: &HookRun<'_>| last.iter().any(|(_, r)| r.metadata.name == run.metadata.name);
-    let over = |run: &HookRun<'_>| match run.state {
-        HookState::Complete | HookState::Failed => recorded(run),
-        HookState::Active => is_given_up(tracker, run),
-    };
+    let over = |run: &HookRun<'_>| run.state != HookState::Active && recorded(run);
     sorted_names(runs.iter().filter(|r| {
         let nobody_asks = Key::of(r.metadata).is_some() && !is_last(r);
         r.is_held() && is_of(r.metadata, job) && (over(r) || nobody_asks)
     }))
+}
+
+/// The TaskRuns of `job` that were given up, and still carry our finalizer: `tracker`, which is the stored one, has them as failed
+/// although Tekton has not ended them.
+pub fn given_up(job: &UpgradeJob, tracker: &[HookTracker], runs: &[HookRun<'_>]) -> Vec<String> {
+    let tries = last_tries(job, runs).into_iter();
+    let given_up = tries.filter(|(_, run)| run.is_held() && is_given_up(tracker, run));
+    let mut names: Vec<String> = given_up.map(|(_, run)| run.name().name).collect();
+    names.sort();
+    names
 }
 
 /// Whether a TaskRun counts as failed although Tekton has not ended it.
@@ -151,14 +164,14 @@ pub fn task_runs_under_way(
 
 /// What runs for hooks, carries our finalizer, and has its UpgradeJob gone, or going: nobody will read it.
 ///
-/// One that is being deleted counts as gone: a foreground deletion waits for its Jobs first.
-pub fn abandoned(upgrade_jobs: &[UpgradeJob], runs: &[HookRun<'_>]) -> Vec<RunName> {
-    let read = |run: &HookRun<'_>| {
-        upgrade_jobs
-            .iter()
-            .any(|u| u.metadata.deletion_timestamp.is_none() && is_of(run.metadata, u))
+/// `owners` are all UpgradeJobs, also those that cannot be read. One that is being deleted counts as gone: a foreground deletion
+/// waits for its Jobs first.
+pub fn abandoned(owners: &[&ObjectMeta], runs: &[HookRun<'_>]) -> Vec<RunName> {
+    let is_wanted = |run: &HookRun<'_>| {
+        let mut there = owners.iter().filter(|o| o.deletion_timestamp.is_none());
+        there.any(|owner| is_owned_by(run.metadata, owner))
     };
-    sorted_names(runs.iter().filter(|r| r.is_held() && !read(r)))
+    sorted_names(runs.iter().filter(|r| r.is_held() && !is_wanted(r)))
 }
 
 /// The entry of a hook that could not be run at all.
@@ -298,13 +311,16 @@ fn worse(old: Option<(HookState, String)>, new: (HookState, String)) -> (HookSta
     }
 }
 
-/// By label and by UID: a Job of an earlier UpgradeJob of the same name is not ours.
 fn is_of(run: &ObjectMeta, job: &UpgradeJob) -> bool {
-    let owned = job
-        .uid()
-        .is_some_and(|uid| run.owner_references.iter().flatten().any(|o| o.uid == uid));
+    is_owned_by(run, &job.metadata)
+}
+
+/// By label and by UID: a Job of an earlier UpgradeJob of the same name is not ours.
+fn is_owned_by(run: &ObjectMeta, owner: &ObjectMeta) -> bool {
+    let is_uid = |uid: &String| run.owner_references.iter().flatten().any(|o| o.uid == *uid);
     let label = run.labels.as_ref().and_then(|l| l.get(labels::HOOK_JOB));
-    owned && label == Some(&naming::label_value(&job.name_any()))
+    let name = owner.name.as_deref().unwrap_or_default();
+    owner.uid.as_ref().is_some_and(is_uid) && label == Some(&naming::label_value(name))
 }
 
 fn sorted_names<'r, 'a: 'r>(runs: impl Iterator<Item = &'r HookRun<'a>>) -> Vec<RunName> {
@@ -316,6 +332,7 @@ fn sorted_names<'r, 'a: 'r>(runs: impl Iterator<Item = &'r HookRun<'a>>) -> Vec<
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::ResourceExt;
     use rstest::rstest;
     use serde_json::json;
 
@@ -326,6 +343,10 @@ mod tests {
         fixtures::{entry, hook, hook_job, upgrade_job},
         hook_run::RunKind,
         job,
+    };
+    use crate::{
+        unreadable::{Kind, Unreadable},
+        world::World,
     };
 
     fn runs(jobs: &[Job]) -> Vec<HookRun<'_>> {
@@ -346,7 +367,8 @@ mod tests {
     }
 
     fn abandoned(upgrade_jobs: &[UpgradeJob], jobs: &[Job]) -> Vec<String> {
-        names(super::abandoned(upgrade_jobs, &runs(jobs)))
+        let owners: Vec<_> = upgrade_jobs.iter().map(|u| &u.metadata).collect();
+        names(super::abandoned(&owners, &runs(jobs)))
     }
 
     fn start_job(condition: &str) -> Job {
@@ -572,6 +594,18 @@ mod tests {
         assert_eq!(abandoned(&[going], &jobs), [name.as_str()]);
         let mut recreated = upgrade_job();
         recreated.metadata.uid = Some("younger".to_owned());
-        assert_eq!(abandoned(&[recreated], &jobs), [name]);
+        assert_eq!(abandoned(&[recreated], &jobs), [name.as_str()]);
+        let world = World {
+            unreadable: vec![Unreadable {
+                metadata: upgrade_job().metadata,
+                ..Unreadable::named(Kind::UpgradeJob, "")
+            }],
+            ..World::default()
+        };
+        assert_eq!(
+            names(super::abandoned(&world.job_metadata(), &runs(&jobs))),
+            [""; 0],
+            "one that cannot be read is there"
+        );
     }
 }

@@ -182,11 +182,6 @@ impl<'a> Draft<'a> {
     pub fn track_hooks(&mut self) {
         let runs = self.input.world.hook_runs(self.input.now);
         let tracked = tracker::track(self.input.job, &self.status.hook_tracker, &runs);
-        if self.input.job.metadata.deletion_timestamp.is_none() {
-            let next = tracker::next_tries(self.input.job, &runs);
-            self.actions
-                .extend(next.into_iter().map(Action::RepeatHookTaskRun));
-        }
         // The finalizer goes only once the tracker that is stored has the result: this decision's is not stored yet.
         let stored = self
             .input
@@ -194,9 +189,17 @@ impl<'a> Draft<'a> {
             .status
             .as_ref()
             .map_or(&[][..], |s| s.hook_tracker.as_slice());
+        if self.input.job.metadata.deletion_timestamp.is_none() {
+            let next = tracker::next_tries(self.input.job, stored, &runs);
+            self.actions
+                .extend(next.into_iter().map(Action::RepeatHookTaskRun));
+        }
         for run in tracker::releasable(self.input.job, stored, &runs) {
             self.actions.push(Action::ReleaseHookRun(run));
         }
+        let given_up = tracker::given_up(self.input.job, stored, &runs);
+        self.actions
+            .extend(given_up.into_iter().map(Action::CancelHookTaskRun));
         self.status.hook_tracker = tracked;
     }
 
@@ -353,7 +356,10 @@ impl<'a> Draft<'a> {
         self.actions.retain(|a| {
             matches!(
                 a,
-                Action::ReleaseHookRun(_) | Action::RepeatHookTaskRun(_) | Action::ClaimHook { .. }
+                Action::ReleaseHookRun(_)
+                    | Action::CancelHookTaskRun(_)
+                    | Action::RepeatHookTaskRun(_)
+                    | Action::ClaimHook { .. }
             )
         });
     }

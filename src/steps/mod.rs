@@ -135,6 +135,8 @@ pub enum Action {
     RepeatHookTaskRun(NextTry),
     /// Removes our finalizer from what ran a hook: its end is tracked.
     ReleaseHookRun(RunName),
+    /// Cancels the TaskRun of this name, whose hook was given up, and removes our finalizer from it, in one patch.
+    CancelHookTaskRun(String),
     /// Claims a hook with `run: Next`.
     ClaimHook {
         /// Name of the hook.
@@ -213,6 +215,7 @@ impl std::fmt::Display for Action {
             Self::CreateHookTaskRun(run) => write!(f, "create TaskRun {}", run.name_any()),
             Self::RepeatHookTaskRun(next) => write!(f, "create TaskRun {} after {}", next.name, next.after),
             Self::ReleaseHookRun(run) => write!(f, "remove the finalizer of {run}"),
+            Self::CancelHookTaskRun(name) => write!(f, "cancel TaskRun {name}, which was given up"),
             Self::ClaimHook { hook } => write!(f, "claim hook {hook}"),
             Self::Protect => f.write_str("add the finalizer"),
             Self::Unprotect => f.write_str("remove the finalizer"),

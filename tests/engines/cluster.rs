@@ -143,6 +143,7 @@ pub fn act(world: &mut World, action: &Action) -> bool {
         Action::ReleaseHookRun(_)
         | Action::CreateHookTaskRun(_)
         | Action::RepeatHookTaskRun(_)
+        | Action::CancelHookTaskRun(_)
         | Action::ClaimHook { .. }
         | Action::StopOtherWorkflow { .. }
         | Action::SealWorkflow

@@ -196,6 +196,11 @@ impl TaskRun {
         }
     }
 
+    /// Whether Tekton has looked at it.
+    pub fn is_begun(&self) -> bool {
+        self.condition.is_some()
+    }
+
     /// Whether Tekton says that it has ended.
     pub fn has_ended(&self) -> bool {
         let condition = self.condition.as_ref();

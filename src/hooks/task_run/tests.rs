@@ -229,10 +229,20 @@ fn one_that_was_given_up_stays_so_and_is_let_go() {
     let waits = [run("Unknown", "Running", &json!({}))];
     let stored = [failed];
     assert_eq!(track(&stored, &waits), stored);
-    assert_eq!(releasable(&stored, &waits), [name("r")]);
+    assert_eq!(releasable(&stored, &waits), []);
+    assert_eq!(
+        given_up(&stored, &waits),
+        ["r"],
+        "which is more than to let it go"
+    );
     let complete = entry("notify", HookEvent::Start, "", HookState::Complete);
-    assert_eq!(releasable(&[complete], &waits), [], "Tekton will end it well");
-    assert_eq!(releasable(&[], &waits), []);
+    for stored in [&[complete][..], &[]] {
+        assert_eq!(releasable(stored, &waits), [], "Tekton will end it");
+        assert_eq!(given_up(stored, &waits), [""; 0]);
+    }
+    let ended = [run("False", "StepFailed", &exited(3))];
+    assert_eq!(releasable(&stored, &ended), [name("r")]);
+    assert_eq!(given_up(&stored, &ended), [""; 0]);
 }
 
 fn killed(attempt: u32) -> TaskRun {
@@ -340,12 +350,20 @@ fn releasable(stored: &[HookTracker], runs: &[TaskRun]) -> Vec<RunName> {
     tracker::releasable(&upgrade_job(), stored, &runs)
 }
 
-fn next_tries(runs: &[TaskRun]) -> Vec<NextTry> {
+fn given_up(stored: &[HookTracker], runs: &[TaskRun]) -> Vec<String> {
     let runs: Vec<_> = runs
         .iter()
         .map(|r| HookRun::of_task_run(r, minutes(10)))
         .collect();
-    tracker::next_tries(&upgrade_job(), &runs)
+    tracker::given_up(&upgrade_job(), stored, &runs)
+}
+
+fn next_tries(stored: &[HookTracker], runs: &[TaskRun]) -> Vec<NextTry> {
+    let runs: Vec<_> = runs
+        .iter()
+        .map(|r| HookRun::of_task_run(r, minutes(10)))
+        .collect();
+    tracker::next_tries(&upgrade_job(), stored, &runs)
 }
 
 #[test]
@@ -354,7 +372,9 @@ fn a_killed_hook_is_tried_again_and_the_last_try_counts() {
     let active = entry("notify", HookEvent::Start, "", HookState::Active);
     let tracker = track(std::slice::from_ref(&active), std::slice::from_ref(&first));
     assert_eq!((tracker.len(), tracker[0].status), (1, HookState::Active));
-    let [next] = next_tries(std::slice::from_ref(&first)).try_into().unwrap();
+    let [next] = next_tries(&tracker, std::slice::from_ref(&first))
+        .try_into()
+        .unwrap();
     assert_eq!((&next.after, next.attempt), (&name("r"), 2));
     assert!(
         next.name.ends_with("-2") && next.name.len() <= 63,
@@ -382,7 +402,7 @@ fn a_killed_hook_is_tried_again_and_the_last_try_counts() {
     let second = TaskRun::from(again.clone());
     assert_eq!(second.attempt(), 2);
     let both = [first.clone(), second.clone()];
-    assert_eq!(next_tries(&both), []);
+    assert_eq!(next_tries(&tracker, &both), []);
     let tracker = track(&tracker, &both);
     assert_eq!((tracker.len(), tracker[0].status), (1, HookState::Active));
     assert!(
@@ -403,6 +423,17 @@ fn a_killed_hook_is_tried_again_and_the_last_try_counts() {
         tracker,
         "it stays when the TaskRuns are gone"
     );
+}
+
+/// Tekton is back before the cancellation is written, and sees a pod that a drain killed meanwhile.
+#[rstest]
+#[case::given_up(HookState::Failed)]
+#[case::done(HookState::Complete)]
+fn a_hook_that_has_its_end_is_not_tried_again(#[case] stored: HookState) {
+    let stored = [entry("notify", HookEvent::Start, "", stored)];
+    let runs = [killed(1)];
+    assert_eq!(next_tries(&stored, &runs), []);
+    assert_eq!(track(&stored, &runs)[0].status, stored[0].status);
 }
 
 #[test]
@@ -426,7 +457,7 @@ fn a_try_that_another_followed_is_let_go_and_the_last_once_it_is_recorded() {
         .iter()
         .map(|r| HookRun::of_task_run(r, minutes(60)))
         .collect();
-    assert_eq!(tracker::abandoned(&[upgrade_job()], &runs), []);
+    assert_eq!(tracker::abandoned(&[&upgrade_job().metadata], &runs), []);
     assert_eq!(tracker::abandoned(&[], &runs), [name("r"), name("s")]);
 }
 

@@ -380,7 +380,8 @@ impl Bench {
                 self.world.hook_task_runs.push(run);
             }
             Action::RepeatHookTaskRun(next) => self.repeat_task_run(next),
-            Action::ReleaseHookRun(RunName {
+            Action::CancelHookTaskRun(name)
+            | Action::ReleaseHookRun(RunName {
                 kind: RunKind::TaskRun,
                 name,
             }) => {
