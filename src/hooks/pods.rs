@@ -151,15 +151,19 @@ pub struct HookPods(BTreeMap<PodOwner, Seen>);
 struct Seen {
     first: Timestamp,
     look: Look,
-    /// By name: the node of a pod that was seen, when it was seen last, and when it was seen last before its end.
+    /// What was seen of pods, by name.
     pods: BTreeMap<String, SeenPod>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct SeenPod {
     node: Option<String>,
+    /// When it was seen last.
     at: Timestamp,
+    /// When it was seen last before its end.
     going_at: Option<Timestamp>,
+    /// When its end was seen first.
+    ended_at: Option<Timestamp>,
 }
 
 impl HookPods {
@@ -174,17 +178,21 @@ impl HookPods {
             pods: BTreeMap::new(),
         });
         for pod in look.said.iter().flatten() {
-            let known = seen.pods.get(&pod.name).and_then(|p| p.going_at);
-            let going_at = if pod.end.is_none() { Some(now) } else { known };
-            let node = pod.node.clone();
-            seen.pods.insert(
-                pod.name.clone(),
-                SeenPod {
-                    node,
-                    at: now,
-                    going_at,
-                },
-            );
+            let known = seen.pods.get(&pod.name);
+            let (going_at, ended_at) = match pod.end {
+                None => (Some(now), None),
+                Some(_) => (
+                    known.and_then(|p| p.going_at),
+                    Some(known.and_then(|p| p.ended_at).unwrap_or(now)),
+                ),
+            };
+            let seen_pod = SeenPod {
+                node: pod.node.clone(),
+                at: now,
+                going_at,
+                ended_at,
+            };
+            seen.pods.insert(pod.name.clone(), seen_pod);
         }
         seen.look = look;
     }
@@ -195,14 +203,47 @@ impl HookPods {
 pub struct PodWait {
     /// What the pods are made for.
     pub owner: PodOwner,
-    /// Only those of this node and of nodes below it; `None`: all.
-    pub node: Option<String>,
+    /// Which of these.
+    pub pods: Awaited,
     /// Since when.
     pub since: Timestamp,
     /// What it means that there is none.
     pub without: WithoutPod,
     /// Whether the hook is over with its pod, and as well as that.
     pub is_all: bool,
+}
+
+/// Which pods of an owner a run waits for. Ends of others tell nothing: they are of an earlier try, or of another run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Those of this node of Argo's, and of nodes below it.
+    Node(String),
+    /// All of the TaskRun: Tekton has not named any.
+    Any,
+    /// The one that Tekton has named.
+    Named(String),
+    /// One that Tekton has yet to make.
+    Next,
+}
+
+impl Awaited {
+    /// Whether the run is not over before this pod is.
+    fn may_be(&self, pod: &HookPod) -> bool {
+        match self {
+            Self::Node(root) => is_below(root, pod.node.as_ref()),
+            Self::Any | Self::Named(_) | Self::Next => true,
+        }
+    }
+
+    /// Whether it is this pod, of this node, whose end the engine has to take note of.
+    fn is(&self, name: &str, node: Option<&String>) -> bool {
+        match self {
+            Self::Node(root) => is_below(root, node),
+            Self::Any => true,
+            Self::Named(awaited) => awaited == name,
+            Self::Next => false,
+        }
+    }
 }
 
 /// Why there is no pod.
@@ -221,6 +262,8 @@ pub enum WithoutPod {
 pub enum Told {
     /// Nothing against the engine.
     Nothing,
+    /// Nothing yet: the run has not waited for long enough to be looked at.
+    Early,
     /// A pod is at work.
     AtWork,
     /// They could not be read, which may be different soon.
@@ -259,11 +302,11 @@ pub fn look_at(wait: &PodWait, pods: &HookPods, patience: SignedDuration) -> Tim
 
 /// What the pods tell of a run that waits for one.
 ///
-/// When a pod ended is in its status. When one vanished is not on record: it counts from when it was last there, or else from
-/// when it was looked for first.
+/// When a pod ended is in its status, by the clock of its node: that counts between the looks that saw it at work and ended. When
+/// one vanished is not on record: it counts from when it was last there, or else from when it was looked for first.
 pub fn told(wait: &PodWait, pods: &HookPods, patience: SignedDuration, now: Timestamp) -> Told {
     if now < later(wait.since, patience) {
-        return Told::Nothing;
+        return Told::Early;
     }
     let not_begun = Told::Silent {
         since: wait.since,
@@ -280,14 +323,18 @@ pub fn told(wait: &PodWait, pods: &HookPods, patience: SignedDuration, now: Time
         }
         (Err(Unread::Failed), WithoutPod::EngineWaits | WithoutPod::Gone) => return Told::Unknown,
     };
-    let mine: Vec<&HookPod> = all.iter().filter(|p| is_below(wait, p.node.as_ref())).collect();
-    if mine.iter().any(|p| p.end.is_none()) {
+    if all.iter().any(|p| p.end.is_none() && wait.pods.may_be(p)) {
         return Told::AtWork;
     }
-    let newest = mine.iter().max_by_key(|p| (p.made_at, &p.name));
+    let mine = all.iter().filter(|p| wait.pods.is(&p.name, p.node.as_ref()));
+    let newest = mine.max_by_key(|p| (p.made_at, &p.name));
     if let Some((pod, end)) = newest.and_then(|p| Some((p, p.end.as_ref()?))) {
-        let going_at = seen.pods.get(&pod.name).and_then(|p| p.going_at);
-        let since = end.at.or(going_at).unwrap_or(seen.first);
+        let known = seen.pods.get(&pod.name);
+        let going_at = known.and_then(|p| p.going_at);
+        let first_seen = known.and_then(|p| p.ended_at).unwrap_or(seen.look.at);
+        let earliest = going_at.unwrap_or(wait.since).max(wait.since);
+        let said = end.at.or(going_at).unwrap_or(first_seen);
+        let since = said.min(first_seen).max(earliest);
         let after = After::End {
             pod: pod.name.clone(),
             failure: end.failure.clone(),
@@ -298,8 +345,9 @@ pub fn told(wait: &PodWait, pods: &HookPods, patience: SignedDuration, now: Time
         WithoutPod::EngineWaits => Told::Nothing,
         WithoutPod::NotBegun => not_begun,
         WithoutPod::Gone => {
-            let known = seen.pods.values().filter(|p| is_below(wait, p.node.as_ref()));
-            let last = known.map(|p| p.at).max();
+            let known = seen.pods.iter();
+            let mine = known.filter(|(name, p)| wait.pods.is(name, p.node.as_ref()));
+            let last = mine.map(|(_, p)| p.at).max();
             Told::Silent {
                 since: last.unwrap_or(seen.first).max(wait.since),
                 after: After::Gone,
@@ -308,10 +356,9 @@ pub fn told(wait: &PodWait, pods: &HookPods, patience: SignedDuration, now: Time
     }
 }
 
-/// Whether a node is the one that a run waits for, or below it: Argo names the way.
-fn is_below(wait: &PodWait, node: Option<&String>) -> bool {
-    let Some(root) = &wait.node else { return true };
-    let rest = node.and_then(|n| n.strip_prefix(root.as_str()));
+/// Whether a node is this one, or below it: Argo names the way.
+fn is_below(root: &str, node: Option<&String>) -> bool {
+    let rest = node.and_then(|n| n.strip_prefix(root));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', '(']))
 }
 

@@ -55,7 +55,7 @@ pub(super) fn sight(draft: &mut Draft<'_>, patience: SignedDuration) -> Sight {
     }
     let silent = all.iter().filter_map(|(waiting, told)| match told {
         Told::Silent { since, after } => Some((*since, silence(waiting, after))),
-        Told::Nothing | Told::AtWork | Told::Unknown => None,
+        Told::Nothing | Told::Early | Told::AtWork | Told::Unknown => None,
     });
     match silent.min_by_key(|(since, _)| *since) {
         Some((since, what)) => Sight::Silent(since, what),

@@ -216,6 +216,12 @@ impl NodeStatus {
         self.phase.as_deref() == Some("Pending")
     }
 
+    /// Whether it is a pod that has ended, and whose result has not arrived.
+    pub fn awaits_result(&self) -> bool {
+        let has_ended = matches!(self.phase.as_deref(), Some("Succeeded" | "Failed" | "Error"));
+        has_ended && self.node_phase() == NodePhase::Running
+    }
+
     /// Where it is.
     pub fn node_phase(&self) -> NodePhase {
         // The result of a pod may arrive after its phase.

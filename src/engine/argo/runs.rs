@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ use crate::{
         native::{Native, NativeRun},
         object::time,
     },
-    hooks::pods::{PodOwner, PodWait, WithoutPod},
+    hooks::pods::{Awaited, PodOwner, PodWait, WithoutPod},
     plan::{Plan, PlanStep, StepAction},
 };
 
@@ -27,6 +28,8 @@ const LEAVES: [&str; 5] = ["Pod", "Suspend", "HTTP", "Plugin", "Container"];
 const PODS: [&str; 4] = ["container", "script", "containerSet", "resource"];
 /// Fields of a step that make several of it, or something else besides.
 const MANY: [&str; 5] = ["withItems", "withParam", "withSequence", "hooks", "onExit"];
+/// How long Argo itself waits for the result of a pod that has ended: `TASK_RESULT_TIMEOUT_DURATION` of its controller, by default.
+const RESULT_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
 /// How many templates one behind the other are looked at: they may call themselves.
 const MAX_DEPTH: usize = 8;
 
@@ -134,11 +137,11 @@ impl<'a> Below<'a> {
     fn wait(&self, object: &DynamicObject) -> Option<PodWait> {
         let is_awaited = |n: &&&NodeStatus| n.type_ == "Pod" && n.node_phase() == NodePhase::Running;
         let pods: Vec<&NodeStatus> = self.leaves.iter().filter(is_awaited).copied().collect();
-        let since = pods.iter().filter_map(|n| time(n.started_at.as_ref())).max()?;
+        let since = pods.iter().filter_map(|n| waits_since(n)).max()?;
         let engine_waits = |n: &&NodeStatus| n.is_pending() && text(n).is_some();
         Some(PodWait {
             owner: PodOwner::Workflow(object.name_any()),
-            node: Some(self.root.name.clone()),
+            pods: Awaited::Node(self.root.name.clone()),
             since,
             without: if pods.iter().all(engine_waits) {
                 WithoutPod::EngineWaits
@@ -253,6 +256,15 @@ fn is_one_pod(object: &DynamicObject, template: &str, depth: usize) -> bool {
 /// How often it was begun.
 fn attempts(leaf: &NodeStatus) -> u32 {
     attempt(&leaf.name).map_or(1, |n| n.saturating_add(1))
+}
+
+/// Since when it is Argo's turn, once the pod has ended.
+fn waits_since(pod: &NodeStatus) -> Option<Timestamp> {
+    if pod.awaits_result() {
+        let ended = time(pod.finished_at.as_ref())?;
+        return ended.saturating_add(RESULT_TIMEOUT).ok();
+    }
+    time(pod.started_at.as_ref())
 }
 
 fn text(node: &NodeStatus) -> Option<&str> {

@@ -70,7 +70,7 @@ fn owner() -> PodOwner {
 fn wait() -> PodWait {
     PodWait {
         owner: owner(),
-        node: Some("wf.a".to_owned()),
+        pods: Awaited::Node("wf.a".to_owned()),
         since: at(0),
         without: WithoutPod::Gone,
         is_all: true,
@@ -118,6 +118,14 @@ fn end_of(pod: &str, failure: Option<&str>) -> After {
 #[case::of_another(vec![(300, vec![pod("p", "wf.ab", 0, None)])], silent(300, After::Gone))]
 #[case::ended_without_a_time(vec![(300, vec![pod("p", "wf.a", 0, None)]), (360, vec![pod("p", "wf.a", 0, ended(None, None))])],
     silent(300, end_of("p", None)))]
+#[case::its_node_has_a_clock_that_is_slow(
+    vec![(300, vec![pod("p", "wf.a", 0, None)]), (360, vec![pod("p", "wf.a", 0, ended(Some(20), None))])],
+    silent(300, end_of("p", None)))]
+#[case::slow_by_far(vec![(300, vec![pod("p", "wf.a", 0, ended(Some(-9_000), None))])], silent(0, end_of("p", None)))]
+#[case::its_node_has_a_clock_that_is_fast(
+    vec![(300, vec![pod("p", "wf.a", 0, None)]), (360, vec![pod("p", "wf.a", 0, ended(Some(9_000), None))]),
+        (420, vec![pod("p", "wf.a", 0, ended(Some(9_000), None))])],
+    silent(360, end_of("p", None)))]
 #[case::the_newest_counts(
     vec![(300, vec![pod("q", "wf.a(0)", 0, ended(Some(20), Some("no"))), pod("p", "wf.a(1)", 30, ended(Some(40), None))])],
     silent(40, end_of("p", None)))]
@@ -128,6 +136,35 @@ fn end_of(pod: &str, failure: Option<&str>) -> After {
     silent(360, After::Gone))]
 fn pods_tell_of_their_engine(#[case] all: Vec<(i64, Vec<HookPod>)>, #[case] expected: Told) {
     assert_eq!(told(&wait(), &looks(all), PATIENCE, at(420)), expected);
+}
+
+/// Pod q failed, and Tekton has to make, or has made, another.
+#[rstest]
+#[case::has_yet_to_make_it(Awaited::Next, WithoutPod::EngineWaits, vec![], Told::Nothing)]
+#[case::has_yet_to_name_it(Awaited::Next, WithoutPod::EngineWaits, vec![None], Told::AtWork)]
+#[case::has_made_it(Awaited::Named("p".to_owned()), WithoutPod::Gone, vec![None], Told::AtWork)]
+#[case::it_has_ended(Awaited::Named("p".to_owned()), WithoutPod::Gone, vec![ended(Some(40), None)], silent(40, end_of("p", None)))]
+#[case::it_is_gone(Awaited::Named("p".to_owned()), WithoutPod::Gone, vec![], silent(300, After::Gone))]
+#[case::has_not_begun(Awaited::Any, WithoutPod::NotBegun, vec![], silent(20, end_of("q", Some("no"))))]
+fn of_a_task_run_only_the_pod_that_tekton_has_named_counts(
+    #[case] pods: Awaited,
+    #[case] without: WithoutPod,
+    #[case] second: Vec<Option<PodEnd>>,
+    #[case] expected: Told,
+) {
+    let made = |name: &str, at, end| HookPod {
+        node: None,
+        ..pod(name, "", at, end)
+    };
+    let first = made("q", 60, ended(Some(20), Some("no")));
+    let all = second.into_iter().map(|end| made("p", 30, end)).chain([first]);
+    let wait = PodWait {
+        pods,
+        without,
+        ..wait()
+    };
+    let seen = looks(vec![(300, all.collect())]);
+    assert_eq!(told(&wait, &seen, PATIENCE, at(420)), expected);
 }
 
 /// Another try began after the first look, and its pod is gone.
@@ -167,7 +204,7 @@ fn without_a_pod_it_depends(
 fn pods_are_read_late_and_seldom() {
     let none = HookPods::default();
     assert_eq!(look_at(&wait(), &none, PATIENCE), at(300));
-    assert_eq!(told(&wait(), &none, PATIENCE, at(299)), Told::Nothing);
+    assert_eq!(told(&wait(), &none, PATIENCE, at(299)), Told::Early);
     let once = looks(vec![(310, vec![])]);
     assert_eq!(look_at(&wait(), &once, PATIENCE), at(370));
     let soon = SignedDuration::from_secs(20);

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{
     hook_run::{Again, is_held},
-    pods::{PodOwner, PodWait, WithoutPod},
+    pods::{Awaited, PodOwner, PodWait, WithoutPod},
 };
 use crate::api::{GoDuration, annotations, upgrade_job::HookState};
 
@@ -29,6 +29,9 @@ pub use ending::PodSight;
 
 /// So often is a hook started again whose pod was killed, as in Argo's workflows.
 pub const MAX_RESTARTS: u32 = 10;
+
+/// Tekton's reason while a quota leaves no room for the pod.
+const NO_ROOM: &str = "ExceededResourceQuota";
 
 /// The kind.
 pub fn resource() -> ApiResource {
@@ -210,19 +213,20 @@ impl TaskRun {
     /// The pod that it waits for; `None` once it has ended.
     ///
     /// Without one, Tekton may wait itself: for a Task of another namespace, or for room in a quota. Only what has the name of
-    /// a pod had one.
+    /// a pod had one. Tekton takes the name away before another try, and leaves it where a pod that vanished has no room any
+    /// more (`retryTaskRun` and `handlePodCreationError` in `pkg/reconciler/taskrun/taskrun.go`).
     pub fn wait(&self) -> Option<PodWait> {
         if self.has_ended() || self.metadata.deletion_timestamp.is_some() {
             return None;
         }
-        let without = match &self.condition {
-            None => WithoutPod::NotBegun,
-            Some(_) if self.pod.is_empty() => WithoutPod::EngineWaits,
-            Some(_) => WithoutPod::Gone,
+        let (pods, without) = match &self.condition {
+            None => (Awaited::Any, WithoutPod::NotBegun),
+            Some(c) if self.pod.is_empty() || c.reason == NO_ROOM => (Awaited::Next, WithoutPod::EngineWaits),
+            Some(_) => (Awaited::Named(self.pod.clone()), WithoutPod::Gone),
         };
         Some(PodWait {
             owner: PodOwner::TaskRun(self.metadata.name.clone()?),
-            node: None,
+            pods,
             since: self.metadata.creation_timestamp.as_ref()?.0,
             without,
             is_all: true,

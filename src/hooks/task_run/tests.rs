@@ -204,21 +204,28 @@ fn what_is_no_task_run_at_all_is_one_that_has_not_begun() {
 }
 
 #[rstest]
-#[case::not_begun(json!({"conditions": null}), Some(WithoutPod::NotBegun))]
-#[case::at_work(json!({}), Some(WithoutPod::Gone))]
-#[case::no_room_yet(json!({"podName": ""}), Some(WithoutPod::EngineWaits))]
-#[case::over(json!({"conditions": [{"type": "Succeeded", "status": "False"}]}), None)]
-fn what_has_not_ended_waits_for_its_pod(#[case] status: Value, #[case] without: Option<WithoutPod>) {
-    let run = run("Unknown", "Running", &status);
-    let expected = without.map(|without| PodWait {
+#[case::not_begun("", json!({"conditions": null}), Some((Awaited::Any, WithoutPod::NotBegun)))]
+#[case::at_work("Running", json!({}), Some((Awaited::Named("p".to_owned()), WithoutPod::Gone)))]
+#[case::is_tried_again("ToBeRetried", json!({"podName": ""}), Some((Awaited::Next, WithoutPod::EngineWaits)))]
+#[case::no_room_yet("ExceededResourceQuota", json!({"podName": ""}), Some((Awaited::Next, WithoutPod::EngineWaits)))]
+#[case::no_room_again("ExceededResourceQuota", json!({}), Some((Awaited::Next, WithoutPod::EngineWaits)))]
+#[case::over("", json!({"conditions": [{"type": "Succeeded", "status": "False"}]}), None)]
+fn what_has_not_ended_waits_for_its_pod(
+    #[case] reason: &str,
+    #[case] status: Value,
+    #[case] awaits: Option<(Awaited, WithoutPod)>,
+) {
+    let run = run("Unknown", reason, &status);
+    let is_over = awaits.is_none();
+    let expected = awaits.map(|(pods, without)| PodWait {
         owner: PodOwner::TaskRun("r".to_owned()),
-        node: None,
+        pods,
         since: minutes(0),
         without,
         is_all: true,
     });
     assert_eq!(run.wait(), expected);
-    assert_eq!(run.has_ended(), without.is_none());
+    assert_eq!(run.has_ended(), is_over);
 }
 
 /// The next look at one that Tekton still shows as running must not take that back; Tekton's own word for it comes when it is

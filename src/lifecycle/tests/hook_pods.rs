@@ -18,7 +18,7 @@ use crate::{
         native::{Lookup, TemplateKey},
     },
     hooks::{
-        pods::{HookPod, HookPods, PodEnd, PodOwner, PodWait, Unread, WithoutPod},
+        pods::{Awaited, HookPod, HookPods, PodEnd, PodOwner, PodWait, Unread, WithoutPod},
         task_run::TaskRun,
     },
     steps::Action,
@@ -84,7 +84,7 @@ fn waits(bench: &mut Bench, change: impl Fn(&mut PodWait)) {
     for run in natives.flat_map(|n| &mut n.runs) {
         let mut wait = PodWait {
             owner: PodOwner::Workflow("j-run-1".into()),
-            node: Some(NODE.into()),
+            pods: Awaited::Node(NODE.into()),
             since,
             without: WithoutPod::Gone,
             is_all: true,
@@ -363,7 +363,7 @@ fn a_workflow_with_another_pod_at_work_is_not_left() {
         let run = &mut both.run_mut().native.get_mut(step).unwrap().runs[0];
         run.wait = Some(PodWait {
             owner: PodOwner::Workflow("j-run-1".into()),
-            node: Some(node.into()),
+            pods: Awaited::Node(node.into()),
             since: at(GIVEN),
             without: WithoutPod::Gone,
             is_all: true,

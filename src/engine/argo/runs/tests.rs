@@ -139,7 +139,7 @@ fn a_hook_is_over_with_its_pod_where_that_is_all_of_it(#[case] template: &str, #
     let pod = begun(node(&format!("{RUN}(1)"), "Pod", "Running", ""), template, 3);
     let expected = PodWait {
         owner: PodOwner::Workflow("wf".to_owned()),
-        node: Some(RUN.to_owned()),
+        pods: Awaited::Node(RUN.to_owned()),
         since: "2026-11-24T21:00:03Z".parse().unwrap(),
         without: WithoutPod::Gone,
         is_all,
@@ -159,6 +159,18 @@ fn a_hook_is_over_with_its_pod_where_that_is_all_of_it(#[case] template: &str, #
 fn argo_itself_may_wait(#[case] phase: &str, #[case] message: &str, #[case] expected: Option<WithoutPod>) {
     let pod = begun(node(RUN, "Pod", phase, message), "pod", 1);
     assert_eq!(awaited(&[pod]).map(|w| w.without), expected);
+}
+
+/// Argo itself waits for the result of a pod that has ended.
+#[rstest]
+#[case::has_not_arrived(false, Some("2026-11-24T21:15:00Z"))]
+#[case::has_arrived(true, None)]
+fn the_result_of_a_pod_has_ten_minutes_to_arrive(#[case] synced: bool, #[case] since: Option<&str>) {
+    let mut pod = begun(node(RUN, "Pod", "Succeeded", ""), "pod", 1);
+    pod["finishedAt"] = json!("2026-11-24T21:05:00Z");
+    pod["taskResultSynced"] = json!(synced);
+    let expected: Option<Timestamp> = since.map(|t| t.parse().unwrap());
+    assert_eq!(awaited(&[pod]).map(|w| w.since), expected);
 }
 
 #[test]
