@@ -196,6 +196,11 @@ impl HookPods {
         }
         seen.look = look;
     }
+
+    /// Since when the pods of `owner` are looked at.
+    pub fn looked_at_since(&self, owner: &PodOwner) -> Option<Timestamp> {
+        self.0.get(owner).map(|seen| seen.first)
+    }
 }
 
 /// A run of a hook that waits for a pod: when that has ended, the engine is to go on.

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{RunState, attempt, draft::Draft, stall};
 use crate::{
     api::upgrade_job::HookState,
-    engine::NodePhase,
+    engine::{NodePhase, StopRequest},
     hooks::{
         pods::{self, After, PodWait, Told},
         tracker,
@@ -47,10 +47,7 @@ pub(super) enum Sight {
 /// hook would be lost with the workflow.
 pub(super) fn sight(draft: &mut Draft<'_>, patience: SignedDuration) -> Sight {
     let all = looked_at(draft, patience);
-    if all
-        .iter()
-        .any(|(w, told)| w.by == By::Step && *told == Told::AtWork)
-    {
+    if is_any_step_going(&all) {
         return Sight::Fine;
     }
     let silent = all.iter().filter_map(|(waiting, told)| match told {
@@ -75,28 +72,85 @@ pub(super) fn record_ends(draft: &mut Draft<'_>, patience: SignedDuration) {
     }
 }
 
-/// Ends the hooks that nobody else will: of a job that follows its plan without the engine, or that is over.
+/// Whether a hook of the workflow is at work, or began so lately that nobody looked.
+fn is_any_step_going(all: &[(Waiting, Told)]) -> bool {
+    let mut steps = all.iter().filter(|(w, _)| w.by == By::Step);
+    steps.any(|(_, told)| matches!(told, Told::AtWork | Told::Early))
+}
+
+/// Ends the hooks that nobody else will: of a job that follows its plan without the engine, or that is over. None of a workflow
+/// while another one of it is at work: that would end with it.
 pub(super) fn settle(draft: &mut Draft<'_>) {
     if draft.input.job.metadata.deletion_timestamp.is_some() {
         return;
     }
     let patience = stall::patience(draft, stall::NEXT_STEP);
-    for (waiting, told) in looked_at(draft, patience) {
-        let (Told::Silent { since, after }, Some(limit)) = (told, limit(draft, waiting.by, patience)) else {
-            continue;
-        };
-        let at = since.saturating_add(limit).unwrap_or(Timestamp::MAX);
-        if draft.now() < at {
-            draft.wake_at(at);
-            continue;
-        }
-        record(draft, &waiting, &after);
-        let has_failed = status_of(draft, &waiting) == Some(HookState::Failed);
-        if has_failed && waiting.by == By::Step {
-            // It must not go on when the engine is back.
-            draft.actions.push(Action::StopWorkflow);
+    let all = looked_at(draft, patience);
+    let is_any_step_going = is_any_step_going(&all);
+    let mut ends = Vec::new();
+    for (waiting, told) in all {
+        let is_held = waiting.by == By::Step && is_any_step_going;
+        if let Told::Silent { since, after } = told
+            && !is_held
+            && let Some(at) = ends_at(draft, &waiting, &after, since, patience)
+        {
+            ends.push((waiting, after, at));
         }
     }
+    // What has failed stops the workflow: those that have their own end in it are recorded before.
+    let of_steps = ends.iter().filter(|(w, ..)| w.by == By::Step);
+    let last_step = of_steps.map(|(.., at)| *at).max();
+    for (waiting, after, at) in ends {
+        let at = last_step.filter(|_| waiting.by == By::Step).unwrap_or(at);
+        if draft.now() < at {
+            draft.wake_at(at);
+        } else {
+            record(draft, &waiting, &after);
+        }
+    }
+    if goes_on_failed(draft) {
+        draft.actions.push(Action::StopWorkflow);
+    }
+}
+
+/// Whether the workflow of a job that is over would go on with a hook that has failed, once its engine is back.
+fn goes_on_failed(draft: &Draft<'_>) -> bool {
+    let RunState::Present { run, .. } = draft.input.run else {
+        return false;
+    };
+    let is_ending = run.finished || run.stop == Some(StopRequest::Terminate);
+    if is_ending || !draft.input.job.is_finished() {
+        return false;
+    }
+    let followed = draft.status.workflow.as_ref().map(|w| w.name.as_str());
+    draft.status.hook_tracker.iter().any(|e| {
+        let Some(by) = e.workflow_step.as_ref().filter(|_| e.status == HookState::Failed) else {
+            return false;
+        };
+        let native = run.native.get(&by.step).and_then(|n| n.run(&e.tracking_key));
+        followed == Some(&by.workflow) && native.is_some_and(|n| n.phase == NodePhase::Running)
+    })
+}
+
+/// When a silence on a hook is ended by what its pod tells; `None`: by the hand-over.
+///
+/// An operator that was away itself has seen none of it, and looks for a while first. That nothing has come of a hook is no sign
+/// of it as an end is: however short the hand-over is, an engine has time to begin.
+fn ends_at(
+    draft: &Draft<'_>,
+    waiting: &Waiting,
+    after: &After,
+    since: Timestamp,
+    patience: SignedDuration,
+) -> Option<Timestamp> {
+    let limit = limit(draft, waiting.by, patience)?;
+    let limit = match after {
+        After::End { .. } => limit,
+        After::Gone | After::NotBegun => limit.max(stall::NEXT_STEP),
+    };
+    let first = draft.input.hook_pods.looked_at_since(&waiting.wait.owner);
+    let later = |t: Timestamp, by| t.saturating_add(by).unwrap_or(Timestamp::MAX);
+    Some(later(since, limit).max(later(first.unwrap_or(since), patience)))
 }
 
 /// From how long a silence on a hook is ended by what its pod tells; `None`: by the hand-over.
@@ -192,10 +246,6 @@ fn silence(waiting: &Waiting, after: &After) -> String {
         After::Gone => format!("the engine has not gone on with {what}, whose pod is gone,"),
         After::NotBegun => format!("the engine has not begun {what}"),
     }
-}
-
-fn status_of(draft: &Draft<'_>, waiting: &Waiting) -> Option<HookState> {
-    draft.status.hook_tracker.get(waiting.entry).map(|e| e.status)
 }
 
 /// A hook counts as its pod ended. What is not known to be done counts as failed: it is not run again.

@@ -1,6 +1,7 @@
 //! An engine that dies while it runs the pod of a hook: the job tells it, goes on without it, and the hook counts as its pod
 //! ended.
 
+use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::json;
 
@@ -261,16 +262,21 @@ fn a_hook_whose_pod_is_gone_is_not_done(#[values(On::Argo, On::Tekton)] on: On) 
     assert_ran_once(&bench);
 }
 
+/// Tekton has not looked at the TaskRun, whose name this is.
+fn not_begun(bench: &mut Bench) -> String {
+    let run = task_run(bench);
+    let name = run.metadata.name.clone().unwrap();
+    let object = kube::api::DynamicObject::new(&name, &crate::hooks::task_run::resource());
+    let metadata = std::mem::take(&mut run.metadata);
+    *run = TaskRun::from(object);
+    run.metadata = metadata;
+    name
+}
+
 #[test]
 fn a_task_run_that_nobody_begins_is_told_and_given_up() {
     let mut bench = dead(On::Tekton, "Ignore");
-    let name = task_run(&mut bench).metadata.name.clone().unwrap();
-    let mut run = TaskRun::from(kube::api::DynamicObject::new(
-        &name,
-        &crate::hooks::task_run::resource(),
-    ));
-    run.metadata = task_run(&mut bench).metadata.clone();
-    *task_run(&mut bench) = run;
+    let name = not_begun(&mut bench);
     pass_until(&mut bench, GIVEN + 5 * MINUTE);
     assert_eq!(stalled(&bench).as_deref(), SILENT);
     let told = format!("the engine has not begun TaskRun {name} of hook a since");
@@ -475,11 +481,7 @@ fn a_hook_of_the_end_comes_to_its_end_too(
 ) {
     let mut bench = dead_at(on, "Finish", "Ignore", |bench| {
         bench.settle_at(10);
-        bench.accept();
-        bench.settle_at(20);
-        bench.complete();
-        bench.settle_at(120);
-        bench.assert_succeeded();
+        succeed(bench);
     });
     assert_eq!(tracked(&bench).status, HookState::Active);
     has_pod(&mut bench, on, ended(130, failure));
@@ -488,8 +490,93 @@ fn a_hook_of_the_end_comes_to_its_end_too(
     pass_until(&mut bench, 130 + 16 * MINUTE);
     assert_eq!(tracked(&bench).status, expected, "{:?}", tracked(&bench));
     bench.assert_succeeded();
-    let stops = bench.count(|a| matches!(a, Action::StopWorkflow));
-    assert_eq!(stops == 1, on == On::Argo && failure.is_some());
+    let is_stopped = on == On::Argo && failure.is_some();
+    assert_eq!(stops(&bench), usize::from(is_stopped));
+    // Killed, or refused, before that was written.
+    bench.run_mut().finished = false;
+    bench.hook_pods = HookPods::default();
+    bench.settle_at(bench.now + 1);
+    assert_eq!(stops(&bench), 2 * usize::from(is_stopped));
+    assert_eq!(tracked(&bench).status, expected);
+}
+
+fn succeed(bench: &mut Bench) {
+    bench.accept();
+    bench.settle_at(20);
+    bench.complete();
+    bench.settle_at(120);
+    bench.assert_succeeded();
+}
+
+fn stops(bench: &Bench) -> usize {
+    bench.count(|a| matches!(a, Action::StopWorkflow))
+}
+
+/// What failed stops the workflow, and with it whatever it still runs.
+#[rstest]
+#[case::gone(false)]
+#[case::failed(true)]
+fn a_hook_of_the_end_that_is_at_work_is_not_ended_with_another(#[case] has_ended: bool) {
+    const OTHER: &str = "j-run-1.run-hook-finish-b";
+    let mut bench = dead_at(On::Argo, "Finish", "Ignore", |bench| {
+        let mut second = bench.world.hooks[0].clone();
+        second.metadata.name = Some("b".into());
+        bench.world.hooks.push(second);
+        bench.settle_at(10);
+        succeed(bench);
+    });
+    let other = &mut bench.run_mut().native.get_mut("hook-finish-b").unwrap().runs[0];
+    other.wait.as_mut().unwrap().pods = Awaited::Node(OTHER.into());
+    has_pod(&mut bench, On::Argo, ended(130, Some("no")));
+    let all = bench.pods.as_mut().unwrap();
+    if !has_ended {
+        all.clear();
+    }
+    let going = HookPod {
+        name: "q".into(),
+        node: Some(OTHER.into()),
+        made_at: Some(at(120)),
+        end: None,
+    };
+    all.push((PodOwner::Workflow("j-run-1".into()), going));
+    let states = |bench: &Bench| -> Vec<HookState> {
+        let all = bench.status().hook_tracker;
+        all.iter().map(|e| e.status).collect()
+    };
+    pass_until(&mut bench, 60 * MINUTE);
+    assert_eq!(states(&bench), [HookState::Active, HookState::Active]);
+    assert_eq!(stops(&bench), 0);
+    bench.pods.as_mut().unwrap().last_mut().unwrap().1.end = ended(60 * MINUTE, None);
+    pass_until(&mut bench, 77 * MINUTE);
+    assert_eq!(states(&bench), [HookState::Failed, HookState::Complete]);
+    assert_eq!(stops(&bench), 1);
+}
+
+/// It has seen nothing of the engine while it was away, which may be on its way back as well.
+#[rstest]
+fn an_operator_that_was_away_looks_for_a_while_before_it_ends_a_hook(#[values(On::Argo, On::Tekton)] on: On) {
+    let mut bench = dead_at(on, "Finish", "Ignore", |bench| {
+        bench.settle_at(10);
+        succeed(bench);
+    });
+    has_pod(&mut bench, on, ended(130, None));
+    bench.settle_at(60 * MINUTE);
+    pass_until(&mut bench, 65 * MINUTE - 1);
+    assert_eq!(tracked(&bench).status, HookState::Active);
+    pass_until(&mut bench, 65 * MINUTE);
+    assert_eq!(tracked(&bench).status, HookState::Complete);
+}
+
+#[test]
+fn however_short_the_hand_over_is_tekton_has_time_to_begin() {
+    let mut bench = dead(On::Tekton, "Ignore");
+    bench.settings.engine_handover_after = Some(SignedDuration::from_mins(1));
+    not_begun(&mut bench);
+    pass_until(&mut bench, GIVEN + 5 * MINUTE - 1);
+    assert_eq!(stalled(&bench).as_deref(), HANDED_OVER);
+    assert_eq!(tracked(&bench).status, HookState::Active);
+    pass_until(&mut bench, GIVEN + 5 * MINUTE);
+    assert_eq!(tracked(&bench).status, HookState::Failed);
 }
 
 #[test]
