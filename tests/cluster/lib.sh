@@ -16,6 +16,8 @@ OPERATOR_NAMESPACE=openshift-upgrade
 ARGO_NAMESPACE=argo
 # shellcheck disable=SC2034 # used by lib/engines.sh
 TEKTON_NAMESPACE=tekton-pipelines
+# shellcheck disable=SC2034 # used by lib/engines.sh
+TEKTON_RESOLVERS_NAMESPACE=tekton-pipelines-resolvers
 # What the upgrade operator's image is called and which user it runs as.
 # shellcheck disable=SC2034 # used by lib/operator.sh
 OPERATOR_IMAGE=localhost/upgrade-operator:dev

@@ -6,6 +6,8 @@
 //! Then the job is played with its workflow on real Argo Workflows and on real Tekton: the status must come to the same points,
 //! all of it but the times, and the workflow must show the same steps with the same texts.
 //!
+//! What Tekton's webhook would say of all that is ours for Tekton is looked at here too, since the webhook is not there.
+//!
 //! Needs a control plane with the engines:
 //! `export LANE_ENGINES=argo,tekton; tests/cluster/lane up 7; eval "$(tests/cluster/lane env 7)";
 //! cargo test --test engines -- --ignored`. `PLAYS=withdrawn,rejected` before that plays only these.
@@ -27,6 +29,7 @@ mod plays;
 #[allow(dead_code)]
 mod rng;
 mod upsets;
+mod valid;
 
 use std::{collections::BTreeSet, time::Instant};
 

@@ -19,6 +19,8 @@ choose_engines() {
         esac
     done
     CP_COMPONENTS=(etcd apiserver controller-manager "${CP_ENGINES[@]}")
+    # Nobody starts them but who needs them.
+    ! has_engine tekton || CP_COMPONENTS+=(tekton-resolvers)
 }
 has_engine() { [[ " ${CP_ENGINES[*]} " == *" $1 "* ]]; }
 
@@ -100,9 +102,11 @@ YAML
 # - a step does not wait for sidecars that something may inject, and pods need not be on
 #   one node, which would take a helper pod for each run;
 # - no metrics: they would take port 9090 of the machine.
+# Tekton's resolvers have a namespace of their own, whose ConfigMaps name it.
 apply_tekton_namespace() {
     {
         kubectl create namespace "$TEKTON_NAMESPACE" --dry-run=client --output json
+        kubectl create namespace "$TEKTON_RESOLVERS_NAMESPACE" --dry-run=client --output json
         jq --compact-output '
             {
                 "config-defaults": {"default-pod-template":
@@ -111,7 +115,7 @@ apply_tekton_namespace() {
                     "running-in-environment-with-injected-sidecars": "false"},
                 "config-observability": {"metrics-protocol": "none"}
             } as $ours
-            | .data += $ours[.metadata.name]' "$(module_dir tekton)"/config/*.json
+            | .data += $ours[.metadata.name]' "$(module_dir tekton)"/{config,resolvers-config}/*.json
     } | apply --filename -
 }
 
@@ -144,4 +148,16 @@ start_tekton() {
         -entrypoint-image "$TEKTON_IMAGE" -nop-image "$TEKTON_IMAGE" \
         -workingdirinit-image "$TEKTON_IMAGE" -sidecarlogresults-image "$TEKTON_IMAGE" \
         -shell-image localhost/busybox:1 -shell-image-win localhost/no-windows:1
+}
+
+# They fetch Tasks of other namespaces, and whatever else a `taskRef` with a `resolver` names. Who wants them starts them with
+# `component`, and may say before what they shall do in ConfigMap cluster-resolver-config.
+start_tekton-resolvers() {
+    ! is_running tekton-resolvers || return 0
+    spawn tekton-resolvers env SYSTEM_NAMESPACE="$TEKTON_RESOLVERS_NAMESPACE" KUBERNETES_MIN_VERSION=v1.28.0 \
+        CONFIG_RESOLVERS_FEATURE_FLAGS_NAME=resolvers-feature-flags \
+        CONFIG_LOGGING_NAME=config-logging CONFIG_OBSERVABILITY_NAME=config-observability \
+        CONFIG_LEADERELECTION_NAME=config-leader-election-resolvers \
+        METRICS_DOMAIN=tekton.dev/resolution PROBES_PORT=0 PROFILING_PORT=0 \
+        tekton-resolvers -kubeconfig "$CP_DIR/kubeconfig/tekton"
 }

@@ -100,13 +100,17 @@ build_tekton() {
     local out=$1 source binary file
     cd "$TESTBED_ROOT/modules/tekton"
     source=$(module_cache_dir "$TEKTON_MODULE")
-    for binary in controller entrypoint nop sidecarlogresults workingdirinit; do
+    for binary in controller entrypoint nop resolvers sidecarlogresults workingdirinit; do
         go_build "$out" "$TEKTON_MODULE/cmd/$binary" -ldflags '-s -w'
     done
-    # All but the controller run in pods, from a folder that Tekton expects.
+    go_build "$out" ./validate -ldflags '-s -w'
+    # These run in pods, from a folder that Tekton expects.
     mkdir "$out/ko-app"
     mv "$out"/{entrypoint,nop,sidecarlogresults,workingdirinit} "$out/ko-app/"
-    mv "$out/controller" "$out/tekton-controller"
+    # The names of the others say too little in PATH.
+    for binary in controller resolvers validate; do
+        mv "$out/$binary" "$out/tekton-$binary"
+    done
 
     manifests_to_json "$out/crds" "$source"/config/300-crds/*.yaml
     for file in "$out"/crds/*.json; do
@@ -114,6 +118,8 @@ build_tekton() {
         mv "$file.part" "$file"
     done
     manifests_to_json "$out/config" "$source"/config/config-*.yaml
+    # Some are called after what they configure: config-logging.yaml, cluster-resolver-config.yaml.
+    manifests_to_json "$out/resolvers-config" "$source"/config/resolvers/{config-*,*-config}.yaml
 }
 
 build_openshift-api() {
