@@ -37,24 +37,23 @@ pub fn seal(now: Timestamp) -> Value {
 
 /// Whether Argo does anything in it but to wait for the operator.
 fn runs_something(object: &DynamicObject) -> bool {
-    let spec = object.data.get("spec");
-    let says = |field: &str| spec.and_then(|s| s.get(field)).is_some_and(|v| !v.is_null());
-    let templates = spec.and_then(|s| s.get("templates")).and_then(Value::as_array);
-    let only_waits =
-        |template: &Value| template.get("suspend").is_some_and(|v| !v.is_null()) || only_orders(template);
-    says("workflowTemplateRef") || says("hooks") || !templates.into_iter().flatten().all(only_waits)
+    let Some(spec) = object.data.get("spec") else {
+        return false;
+    };
+    let templates = spec.get("templates").and_then(Value::as_array);
+    let only_waits = |template: &Value| has(template, "suspend") || only_orders(template);
+    has(spec, "workflowTemplateRef") || has(spec, "hooks") || !templates.into_iter().flatten().all(only_waits)
 }
 
 /// A DAG whose tasks all call templates of the same Workflow.
 fn only_orders(template: &Value) -> bool {
     let tasks = template.pointer("/dag/tasks").and_then(Value::as_array);
-    let is_local = |task: &Value| {
-        let elsewhere = ["templateRef", "inline", "hooks"];
-        !elsewhere
-            .iter()
-            .any(|f| task.get(f).is_some_and(|v| !v.is_null()))
-    };
+    let is_local = |task: &Value| !["templateRef", "inline", "hooks"].iter().any(|f| has(task, f));
     tasks.is_some_and(|tasks| tasks.iter().all(is_local))
+}
+
+fn has(object: &Value, field: &str) -> bool {
+    object.get(field).is_some_and(|v| !v.is_null())
 }
 
 #[cfg(test)]
