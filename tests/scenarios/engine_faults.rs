@@ -107,6 +107,20 @@ pub async fn assert_done_once(s: &Scenario, name: &str) -> UpgradeJob {
     done
 }
 
+/// The job was done without its engine, and says why.
+pub fn assert_handed_over(job: &UpgradeJob, told: &str) {
+    assert_eq!(condition(job, "EngineStalled"), "EngineStalled=True/HandedOver");
+    let message = &has(job, "EngineStalled").unwrap().message;
+    assert!(message.contains(told), "{message}");
+}
+
+/// The engine of the scenario starts again, and finds the workflow of job `j` stopped.
+pub async fn workflow_is_stopped_when_the_engine_is_back(s: &Scenario) {
+    s.lane.component("start", s.engine.kind().as_str()).await;
+    let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
+    assert!(is_stopped(&workflow), "{workflow:#?}");
+}
+
 #[rstest]
 #[case::argo(&Argo)]
 #[case::tekton(&Tekton)]
@@ -124,15 +138,9 @@ async fn an_engine_that_stays_away_in_mid_run_is_left_and_its_workflow_is_stoppe
         })
         .await;
         let done = assert_done_once(s, "j").await;
-        assert_eq!(condition(&done, "EngineStalled"), "EngineStalled=True/HandedOver");
-        let message = &has(&done, "EngineStalled").unwrap().message;
-        assert!(
-            message.contains("the engine has not gone on to step await-pools of workflow j-run-1 since"),
-            "{message}"
-        );
-        s.lane.component("start", engine.kind().as_str()).await;
-        let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
-        assert!(is_stopped(&workflow), "{workflow:#?}");
+        let told = "the engine has not gone on to step await-pools of workflow j-run-1 since";
+        assert_handed_over(&done, told);
+        workflow_is_stopped_when_the_engine_is_back(s).await;
         assert_eq!(s.workflows().await.len(), 1);
     })
     .await;
@@ -155,9 +163,7 @@ async fn an_engine_that_never_picks_the_workflow_up_is_told_and_left(#[case] eng
             "{message}"
         );
         assert_eq!(count_of(&s.events_about("j").await, "HandedOver"), 1);
-        s.lane.component("start", engine.kind().as_str()).await;
-        let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
-        assert!(is_stopped(&workflow), "{workflow:#?}");
+        workflow_is_stopped_when_the_engine_is_back(s).await;
         own_templates::one_that_is_never_mended_is_told_and_the_job_goes_on(s).await;
     })
     .await;

@@ -13,11 +13,10 @@ use rstest::rstest;
 use serde_json::json;
 
 use crate::{
-    engine_faults::{SOON, engine_of, is_over, is_stopped, succeeded},
-    harness::{
-        NAMESPACE, Scenario, assert_succeeded, condition, creations, has, objects::job, scenario_on, status,
-        until,
+    engine_faults::{
+        SOON, assert_handed_over, engine_of, succeeded, workflow_is_stopped_when_the_engine_is_back,
     },
+    harness::{NAMESPACE, Scenario, assert_succeeded, creations, objects::job, scenario_on, status, until},
     hook_templates, tasks,
 };
 
@@ -105,16 +104,12 @@ async fn an_engine_that_dies_under_the_pod_of_a_hook_is_left_and_the_hook_is_don
         let done = s.until_over("j").await;
         assert_succeeded(&done);
         assert_eq!(engine_of(&done), Some(EngineChoice::Embedded));
-        assert_eq!(condition(&done, "EngineStalled"), "EngineStalled=True/HandedOver");
-        let message = &has(&done, "EngineStalled").unwrap().message;
         let told = format!("whose pod {} has succeeded, since", pod.name_any());
-        assert!(message.contains(&told), "{message}");
+        assert_handed_over(&done, &told);
         let states: Vec<_> = status(&done).hook_tracker.iter().map(|t| t.status).collect();
         assert_eq!(states, [HookState::Complete]);
 
-        s.lane.component("start", engine.kind().as_str()).await;
-        let workflow = s.until_workflow("j-run-1", "has ended", is_over).await;
-        assert!(is_stopped(&workflow), "{workflow:#?}");
+        workflow_is_stopped_when_the_engine_is_back(s).await;
         if engine.kind() == EngineChoice::Tekton {
             let all = until("Tekton has seen the end of the TaskRun", async || {
                 let all = tasks::task_runs(s).await;
