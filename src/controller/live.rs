@@ -29,7 +29,19 @@ pub struct Kinds {
     /// MachineConfigPools: a hosted control plane has none.
     pub pools: bool,
     /// TaskRuns: they come with Tekton.
-    pub task_runs: bool,
+    pub task_runs: TaskRuns,
+}
+
+/// Whether TaskRuns are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskRuns {
+    /// There are none.
+    Absent,
+    /// They are, and it is an error if their kind is not there.
+    Asked,
+    /// They are; if their kind is not there, those count that were there last. A Tekton that is removed goes before it is
+    /// certain, and must not keep the jobs of another engine waiting.
+    AskedOrCopied,
 }
 
 /// The world with what writes rest on read afresh; renders (which never change under one name), nodes (which only warn
@@ -62,10 +74,13 @@ pub async fn refresh(
         hook_jobs.list(&list.clone().labels(labels::HOOK_JOB)),
     )
     .await?;
-    let hook_task_runs = if kinds.task_runs {
-        task_runs(client, namespace, &list).await?
-    } else {
-        Vec::new()
+    let hook_task_runs = match kinds.task_runs {
+        TaskRuns::Absent => Vec::new(),
+        TaskRuns::Asked => task_runs(client, namespace, &list).await?,
+        TaskRuns::AskedOrCopied => match task_runs(client, namespace, &list).await {
+            Err(error) if error.is_no_such_kind() => world.hook_task_runs.clone(),
+            found => found?,
+        },
     };
     let mut unreadable = Vec::new();
     let managed_versions = ours(client, namespace, &list, &mut unreadable).await?;
@@ -201,6 +216,15 @@ where
 fn sorted<K: ResourceExt>(mut all: Vec<K>) -> Vec<K> {
     all.sort_by_key(ResourceExt::name_any);
     all
+}
+
+/// Whether the API server has the kind. `attempt` completes the sentence "cannot …".
+pub async fn is_there(attempt: impl Into<String>, api: &Api<DynamicObject>) -> Result<bool, CallError> {
+    match call(attempt, api.list(&ListParams::default().limit(1))).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_no_such_kind() => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The workflow of this name, with the objects of its steps.

@@ -4,6 +4,8 @@
 //! growing delay; kube's own backoff never grows for list-watches (it is reset by each list that begins).
 
 mod departed;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -51,6 +53,18 @@ struct Gone {
     since: Instant,
     /// Until when that counts.
     until: Instant,
+}
+
+impl Gone {
+    /// Whether that counts still.
+    fn counts(self) -> bool {
+        Instant::now() < self.until
+    }
+
+    /// Whether it has been so for long enough to believe it.
+    fn is_settled(self) -> bool {
+        self.counts() && self.since.elapsed() >= GONE
+    }
 }
 
 /// What a look at a kind that is not there has brought.
@@ -154,10 +168,22 @@ impl<T: Clone> Mirror<T> {
         self.knowledge() == Knowledge::NoSuchKind && !self.is_settled()
     }
 
+    /// Notes that the kind is not there, for who has looked: the watch of a kind that is removed may go on for a while.
+    pub fn not_found(&self) {
+        self.missing(Absence::NoSuchKind, GONE);
+    }
+
+    /// Whether the kind was there, and the API server says that it is not any more, for too short a time to believe that.
+    pub fn may_be_gone(&self) -> bool {
+        let inner = self.lock();
+        let is_said = |gone: Gone| gone.counts() && !gone.is_settled();
+        inner.knowledge == Knowledge::Known && inner.gone.is_some_and(is_said)
+    }
+
     /// Whether the API server has said for long enough that the kind is not there.
     fn is_settled(&self) -> bool {
         let gone = self.lock().gone;
-        gone.is_some_and(|gone| gone.since.elapsed() >= GONE && Instant::now() < gone.until)
+        gone.is_some_and(Gone::is_settled)
     }
 
     /// The object of this name.
@@ -228,12 +254,12 @@ impl<T: Clone> Mirror<T> {
     /// server that is starting, or being upgraded, says so for a moment. Only once it has said long enough that we have no
     /// right are the objects forgotten: nobody tells us any more what becomes of them.
     ///
-    /// A watch that goes on as if nothing had been tells nothing: so what was said counts until the next look, and a little
-    /// longer.
+    /// A watch that goes on as if nothing had been, once the right to it is back, tells nothing: so what was said counts until
+    /// the next look, and a little longer.
     fn missing(&self, why: Absence, next_look: Duration) -> Look {
         let mut inner = self.lock();
         let now = Instant::now();
-        let before = inner.gone.filter(|gone| gone.why == why && now < gone.until);
+        let before = inner.gone.filter(|gone| gone.why == why && gone.counts());
         let since = before.map_or(now, |gone| gone.since);
         let until = now + next_look + Self::LOOK_TAKES;
         inner.gone = Some(Gone { why, since, until });
@@ -359,14 +385,13 @@ pub async fn watch<K, T>(
         let delay = backoff.delay(config.absent_kind_poll);
         let look = mirror.missing(why, delay);
         tell_absence(&kind, why, look, &error);
+        // One that goes on where it was would neither bring back what was forgotten, nor tell that the kind is there again.
+        if look == Look::RightLost || why == Absence::NoSuchKind {
+            stream.set(anew());
+        }
         match look {
             Look::Same => {}
-            Look::NeverThere => changed.notify_one(),
-            Look::RightLost => {
-                // One that goes on where it was would not bring back what was forgotten.
-                stream.set(anew());
-                changed.notify_one();
-            }
+            Look::NeverThere | Look::RightLost => changed.notify_one(),
         }
         tokio::time::sleep(delay).await;
     }
@@ -410,155 +435,5 @@ fn refusal(error: &watcher::Error) -> Option<u16> {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn delays_grow_and_begin_anew_after_quiet_minutes() {
-        let mut backoff = Backoff::default();
-        let longest = Duration::from_secs(300);
-        let mut delays = Vec::new();
-        for _ in 0..11 {
-            let delay = backoff.delay(longest);
-            delays.push(delay.as_millis());
-            tokio::time::sleep(delay).await;
-        }
-        assert_eq!(delays[..4], [800, 1_600, 3_200, 6_400]);
-        assert_eq!(delays[9..], [300_000, 300_000], "a long delay is no quiet time");
-        tokio::time::sleep(Backoff::QUIET + Duration::from_secs(1)).await;
-        assert_eq!(backoff.delay(longest), Backoff::FIRST);
-    }
-
-    type Answers = Arc<Mutex<std::collections::VecDeque<(u16, serde_json::Value)>>>;
-
-    /// Watches Jobs of an API server that answers with these, one after the other, and then with the last one again and again.
-    /// A watch that begins tells nothing.
-    fn watching(
-        answers: Vec<(u16, serde_json::Value)>,
-        is_optional: bool,
-    ) -> (Mirror<String>, impl Future<Output = ()>) {
-        let answers: Answers = Arc::new(Mutex::new(answers.into()));
-        let answer = move |request: http::Request<kube::client::Body>| {
-            let is_watch = request.uri().query().is_some_and(|q| q.contains("watch=true"));
-            let mut left = answers.lock().unwrap();
-            let begins = is_watch && left[0].0 == 200;
-            let (code, body) = if left.len() > 1 && !begins {
-                left.pop_front().unwrap()
-            } else {
-                left[0].clone()
-            };
-            async move {
-                if begins {
-                    std::future::pending::<()>().await;
-                }
-                let body = http_body_util::Full::from(serde_json::to_vec(&body).unwrap());
-                let answer = http::Response::builder().status(code).body(body);
-                answer.map_err(std::io::Error::other)
-            }
-        };
-        let client = kube::Client::new(tower::service_fn(answer), "default");
-        let api: Api<k8s_openapi::api::batch::v1::Job> = Api::namespaced(client, "default");
-        let config = Config {
-            watch: watcher::Config::default(),
-            absent_kind_poll: Duration::from_secs(300),
-            is_optional,
-        };
-        let (mirror, changed) = (Mirror::default(), Arc::new(Notify::new()));
-        let name = |job: k8s_openapi::api::batch::v1::Job| Some(job.name_any());
-        (mirror.clone(), watch(api, config, mirror, changed, name))
-    }
-
-    fn refused(code: u16) -> (u16, serde_json::Value) {
-        let status = kube::core::Status::failure("no", "Reason").with_code(code);
-        (code, serde_json::to_value(status).unwrap())
-    }
-
-    fn listed(names: &[&str]) -> (u16, serde_json::Value) {
-        let item = |name: &&str| serde_json::json!({"metadata": {"name": name}});
-        let items: Vec<_> = names.iter().map(item).collect();
-        (
-            200,
-            serde_json::json!({"apiVersion": "batch/v1", "kind": "JobList", "metadata": {"resourceVersion": "1"}, "items": items}),
-        )
-    }
-
-    /// The end of an object tells more than its last change did; a list tells only that it is gone.
-    #[test]
-    fn what_was_last_seen_of_an_object_is_remembered() {
-        let mirror = Mirror::with_departed(2);
-        let object = |name: &str, text: &str| {
-            let mut job = k8s_openapi::api::batch::v1::Job::default();
-            job.metadata.name = Some(name.to_owned());
-            job.metadata.resource_version = Some(text.to_owned());
-            job
-        };
-        let text = |job: k8s_openapi::api::batch::v1::Job| job.resource_version();
-        mirror.apply(Event::Apply(object("deleted", "as it was")), &text);
-        mirror.apply(Event::Apply(object("missed", "as it was")), &text);
-        mirror.apply(Event::Delete(object("deleted", "at its end")), &text);
-        assert_eq!(mirror.last_seen("deleted").as_deref(), Some("at its end"));
-        assert_eq!(mirror.last_seen("missed"), None, "it is there");
-        for event in [Event::Init, Event::InitDone] {
-            mirror.apply(event, &text);
-        }
-        assert_eq!(mirror.last_seen("missed").as_deref(), Some("as it was"));
-        assert_eq!((mirror.get("deleted"), mirror.get("missed")), (None, None));
-    }
-
-    /// What is known of a kind when the API server answers every list with this code.
-    async fn knowledge_after(code: u16, is_optional: bool) -> Knowledge {
-        let (mirror, watching) = watching(vec![refused(code)], is_optional);
-        let _ = tokio::time::timeout(Duration::from_secs(5), watching).await;
-        mirror.knowledge()
-    }
-
-    #[rstest::rstest]
-    #[case::no_such_kind(404, false, Knowledge::NoSuchKind)]
-    #[case::no_right_to_what_it_needs(403, false, Knowledge::Unknown)]
-    #[case::no_right_to_what_it_can_do_without(403, true, Knowledge::NoSuchKind)]
-    #[case::broken(500, true, Knowledge::Unknown)]
-    #[tokio::test(start_paused = true)]
-    async fn a_kind_without_rights_is_absent_if_the_operator_can_do_without(
-        #[case] code: u16,
-        #[case] is_optional: bool,
-        #[case] expected: Knowledge,
-    ) {
-        assert_eq!(knowledge_after(code, is_optional).await, expected);
-    }
-
-    /// An API server that is starting forbids for a moment what it allows as soon as it has read the roles.
-    #[rstest::rstest]
-    #[case::for_a_moment(403, 60, &["a"], true)]
-    #[case::for_good(403, 600, &[], false)]
-    #[case::with_its_kind(404, 600, &["a"], false)]
-    #[tokio::test(start_paused = true)]
-    async fn objects_are_forgotten_once_the_right_to_them_is_lost(
-        #[case] code: u16,
-        #[case] seconds: u64,
-        #[case] expected: &[&str],
-        #[case] is_there: bool,
-    ) {
-        let (mirror, watching) = watching(vec![listed(&["a"]), refused(code)], true);
-        let _ = tokio::time::timeout(Duration::from_secs(seconds), watching).await;
-        assert_eq!(mirror.all(), expected);
-        assert_eq!(
-            (mirror.knowledge(), mirror.is_there()),
-            (Knowledge::Known, is_there)
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_was_forgotten_is_listed_again_with_the_right_to_it() {
-        let mut answers = vec![listed(&["a"])];
-        answers.extend(vec![refused(403); 10]);
-        answers.push(listed(&["a", "b"]));
-        let (mirror, watching) = watching(answers, true);
-        let _ = tokio::time::timeout(Duration::from_secs(1_800), watching).await;
-        assert_eq!(mirror.all(), ["a", "b"]);
-        assert!(mirror.is_there());
     }
 }

@@ -90,7 +90,11 @@ impl Context {
     async fn fresh(&self, world: &World) -> Result<World, CallError> {
         let kinds = live::Kinds {
             pools: self.stores.may_have_pools(),
-            task_runs: self.stores.has_task_runs(),
+            task_runs: if self.stores.has_task_runs() {
+                live::TaskRuns::AskedOrCopied
+            } else {
+                live::TaskRuns::Absent
+            },
         };
         let fresh = live::refresh(&self.client, &self.settings.namespace, world.clone(), kinds).await?;
         Ok(World {

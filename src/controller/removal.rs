@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, ListParams, PostParams},
+    api::{ApiResource, DynamicObject, PostParams},
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -161,12 +161,13 @@ impl Reach {
             unread.push(UNREAD_POOLS.to_owned());
         }
         let runs = Api::namespaced_with(client.clone(), namespace, &task_run::resource());
-        let task_runs = match is_there("list the TaskRuns of hooks", &runs).await {
-            Ok(there) => there,
+        let task_runs = match live::is_there("list the TaskRuns of hooks", &runs).await {
+            Ok(true) => live::TaskRuns::Asked,
+            Ok(false) => live::TaskRuns::Absent,
             Err(error) => {
                 let said = error.forbidden().ok_or(error)?;
                 unread.push(unread_task_runs(namespace, &said));
-                false
+                live::TaskRuns::Absent
             }
         };
         let kinds = live::Kinds { pools, task_runs };
@@ -177,21 +178,12 @@ impl Reach {
 /// Whether the API server has the kind, or has it within a while.
 async fn is_there_after_all(attempt: &str, api: &Api<DynamicObject>) -> Result<bool, CallError> {
     let deadline = Instant::now() + ABSENT;
-    while !is_there(attempt, api).await? {
+    while !live::is_there(attempt, api).await? {
         if timeout_at(deadline, sleep(LOOK)).await.is_err() {
             return Ok(false);
         }
     }
     Ok(true)
-}
-
-/// Whether the API server has the kind.
-async fn is_there(attempt: &str, api: &Api<DynamicObject>) -> Result<bool, CallError> {
-    match call(attempt, api.list(&ListParams::default().limit(1))).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_no_such_kind() => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 const UNREAD_POOLS: &str = "MachineConfigPools were not looked at, for the API server has no such kind. Has this cluster such pools, \

@@ -13,6 +13,8 @@ use kube::{
 use tokio::{sync::Notify, task::JoinSet};
 
 use super::{
+    calls::CallError,
+    live,
     mirror::{self, Knowledge, Mirror, watch},
     node_force_drain::Counts,
     requests::Requests,
@@ -327,6 +329,30 @@ impl Stores {
         let kinds = self.kinds_of(engine);
         kinds.iter().any(|(_, mirror)| mirror.may_be_starting())
             || (engine == EngineChoice::Tekton && self.task_runs.may_be_starting())
+    }
+
+    /// Whether an engine was there, and it is too early to believe that it is not any more. No job begins on such a one.
+    pub(super) fn may_be_gone(&self, engine: EngineChoice) -> bool {
+        let kinds = self.kinds_of(engine);
+        kinds.iter().any(|(_, mirror)| mirror.may_be_gone())
+    }
+
+    /// Whether the API server has all kinds of an engine at this moment; if not, the engine may be gone from now on.
+    pub(super) async fn looks_there(
+        &self,
+        client: &Client,
+        namespace: &str,
+        engine: EngineChoice,
+    ) -> Result<bool, CallError> {
+        for (kind, mirror) in self.kinds_of(engine) {
+            let attempt = format!("see whether the kind {} is there", kind.kind);
+            let api = Api::namespaced_with(client.clone(), namespace, &kind);
+            if !live::is_there(attempt, &api).await? {
+                mirror.not_found();
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The first kind that is not known yet, or that must be there and is not; `None` when decisions can be made.

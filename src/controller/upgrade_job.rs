@@ -92,14 +92,14 @@ pub async fn reconcile(
     };
     let decision = scene.decide_informed(memory).await?;
     if !is_change(job, &decision) {
-        return Ok(wake(ctx, &decision));
+        return Ok(scene.wake(&decision));
     }
     if let Some(stored) = &job.status
         && live_texts::says_only(stored, &decision)
     {
         // Texts decide nothing. The versions of the copies guard them, and a lost race is decided anew.
         scene.carry_out(&decision, memory).await?;
-        return Ok(wake(ctx, &decision));
+        return Ok(scene.wake(&decision));
     }
     // Health that ends a step is that of now, not of half a minute ago.
     if ends_a_step(job, &decision) {
@@ -148,9 +148,12 @@ pub async fn reconcile(
         others: others::now(ctx, &job, &others).await?,
         templates: scene.templates,
     };
-    let decision = pass.decide_informed(memory).await?;
+    let mut decision = pass.decide_informed(memory).await?;
+    if pass.begins_on_nothing(&decision).await? {
+        decision = pass.decide_informed(memory).await?;
+    }
     pass.carry_out(&decision, memory).await?;
-    Ok(wake(ctx, &decision))
+    Ok(pass.wake(&decision))
 }
 
 /// What was last seen of the job's workflow, for one that was deleted. A watch that is behind has it still.
@@ -158,13 +161,6 @@ fn last_seen(ctx: &Context, job: &UpgradeJob) -> Option<Workflow> {
     let followed = job.workflow()?;
     let copy = ctx.stores.workflow(followed.engine, &followed.name);
     copy.or_else(|| ctx.stores.last_of_workflow(followed.engine, &followed.name))
-}
-
-/// When to look again. A question that is open although it was asked took too long to answer: ask again, but not all the time.
-fn wake(ctx: &Context, decision: &Decision) -> Option<Timestamp> {
-    let is_open = !decision.asks.is_empty() || !decision.looks.is_empty() || !decision.hook_pods.is_empty();
-    let soon = is_open.then(|| in_future(ctx.now(), ASK_AGAIN));
-    decision.wake_at.into_iter().chain(soon).min()
 }
 
 fn ends_a_step(job: &UpgradeJob, decision: &Decision) -> bool {
@@ -336,8 +332,40 @@ impl Pass<'_> {
         let installed = self.ctx.stores.installed();
         match engine::choose(begun.unwrap_or(configured), installed, &hooks) {
             Err(why) => EngineState::Missing(why),
+            // A workflow that cannot be made would cost the job the patience that it has with engines.
+            Ok(engine) if begun.is_none() && self.ctx.stores.may_be_gone(engine) => {
+                EngineState::Missing(engine::may_be_gone(engine))
+            }
             Ok(engine) => EngineState::Ready(engine),
         }
+    }
+
+    /// Whether the job would begin on an engine that the API server does not have any more; then this is known from here on. The
+    /// watch of a kind that is removed may not tell it for minutes.
+    async fn begins_on_nothing(&self, decision: &Decision) -> Result<bool, Error> {
+        let follows = decision.status.workflow.as_ref();
+        match follows.filter(|_| self.job.workflow().is_none()) {
+            Some(w) => {
+                let (client, namespace) = (&self.ctx.client, &self.ctx.settings.namespace);
+                let is_there = self.ctx.stores.looks_there(client, namespace, w.engine).await?;
+                Ok(!is_there)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// When to look again. A question that is open although it was asked took too long to answer: ask again, but not all the
+    /// time. Nothing tells when an engine is missed for long enough.
+    fn wake(&self, decision: &Decision) -> Option<Timestamp> {
+        let is_open =
+            !decision.asks.is_empty() || !decision.looks.is_empty() || !decision.hook_pods.is_empty();
+        let soon = is_open.then_some(ASK_AGAIN);
+        let mut engines = [EngineChoice::Argo, EngineChoice::Tekton].into_iter();
+        let is_in_doubt = self.job.workflow().is_none() && engines.any(|e| self.ctx.stores.may_be_gone(e));
+        let look = is_in_doubt.then_some(ENGINE_LOOK);
+        let after = soon.into_iter().chain(look).min();
+        let later = after.map(|after| in_future(self.ctx.now(), after));
+        decision.wake_at.into_iter().chain(later).min()
     }
 
     async fn carry_out(&self, decision: &Decision, memory: &mut Memory<'_>) -> Result<(), Error> {

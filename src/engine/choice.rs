@@ -50,6 +50,21 @@ pub fn choose(
     }
 }
 
+/// What a job says that would begin on an engine of which it is not certain that it is still there.
+pub fn may_be_gone(choice: EngineChoice) -> String {
+    let kind = of(choice).map_or_else(String::new, |engine| {
+        let resource = engine.resource();
+        format!(
+            " (the API server says that there is no kind {} of {}, or no right to it)",
+            resource.kind, resource.group
+        )
+    });
+    format!(
+        "engine {} may just have been removed{kind}: the job waits for up to two minutes until that is certain",
+        choice.as_str()
+    )
+}
+
 fn automatic(installed: Installed, hooks: &[&UpgradeJobHook]) -> EngineChoice {
     let has_tasks = hooks.iter().any(|h| h.spec.task_ref.is_some());
     let has_templates = hooks.iter().any(|h| h.spec.template_ref.is_some());
@@ -79,6 +94,15 @@ mod tests {
             "metadata": {"name": "h", "namespace": "n"}, "spec": all,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn what_may_be_gone_is_said() {
+        assert_eq!(
+            may_be_gone(EngineChoice::Tekton),
+            "engine tekton may just have been removed (the API server says that there is no kind PipelineRun of tekton.dev, or \
+             no right to it): the job waits for up to two minutes until that is certain"
+        );
     }
 
     const NONE: Installed = Installed {

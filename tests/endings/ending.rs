@@ -132,6 +132,15 @@ impl Morning {
         self.job().status.unwrap_or_default()
     }
 
+    /// Whether the message of the job had this part at any time.
+    pub fn has_said(&self, part: &str) -> bool {
+        let jobs = self.journal.iter().filter(|e| e.kind.starts_with("upgradejobs."));
+        jobs.filter_map(|e| e.after.as_deref()).any(|job| {
+            let message = job["status"]["message"].as_str();
+            message.is_some_and(|m| m.contains(part))
+        })
+    }
+
     /// Jobs of hooks as they were created: hook, and `<event>[ <pool>]:<EVENT_reason>`.
     pub fn hook_jobs(&self) -> Vec<(String, String)> {
         let is_new = |kind: &str, before: bool| kind == "jobs.batch" && !before;

@@ -76,6 +76,8 @@ pub struct Night {
     manifests: Vec<DynamicObject>,
     /// Kinds that the API server has not: group and plural.
     lacks: Vec<(&'static str, &'static str)>,
+    /// From when on the API server has no kind Workflow any more, and from when on it has it again.
+    argo_removed: Option<(Timestamp, Option<Timestamp>)>,
     config: Value,
     job: Value,
     schedule: Value,
@@ -115,6 +117,7 @@ impl Night {
             events: Vec::new(),
             manifests: vec![hook("tell", &EVENTS, HOOK_DEADLINE, &json!({}))],
             lacks: Vec::new(),
+            argo_removed: None,
             config: json!({
                 "upgradeTimeout": "4h",
                 "preUpgradeHealthChecks": {"timeout": "30m"},
@@ -161,6 +164,16 @@ impl Night {
     pub fn with_idle_argo(mut self) -> Self {
         self.engine = EngineChoice::Argo;
         self.argo = Argo::Idle;
+        self
+    }
+
+    /// The operator takes what engine there is: Argo, which is removed, and perhaps installed again. There are no hooks of
+    /// Create, which would begin on it long before.
+    pub fn argo_removed(mut self, when: &str, back: Option<&str>) -> Self {
+        self = self.on(EngineChoice::Argo);
+        self.engine = EngineChoice::Auto;
+        self.manifests = vec![hook("tell", &EVENTS[1..], HOOK_DEADLINE, &json!({}))];
+        self.argo_removed = Some((clock(when), back.map(clock)));
         self
     }
 
@@ -364,6 +377,14 @@ impl Night {
         }
         simulation.start_operator(&settings);
         simulation.play(&timeline);
+        if let Some((when, back)) = self.argo_removed {
+            simulation.until(when).await;
+            simulation.server.hide_from_operators("argoproj.io", "workflows");
+            if let Some(back) = back {
+                simulation.until(back).await;
+                simulation.server.hide_nothing();
+            }
+        }
         simulation
             .until(clock("04:07") + SignedDuration::from_secs(13))
             .await;

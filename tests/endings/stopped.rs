@@ -1,7 +1,12 @@
 //! Jobs whose workflow, lock or UpgradeJob somebody takes away, and others that are gone.
 
+use jiff::ToSpan;
 use openshift_upgrade_operator::{
-    api::{annotations, upgrade_job::EngineChoice},
+    api::{
+        annotations,
+        conditions::{self, types},
+        upgrade_job::EngineChoice,
+    },
     simulator::argo::node_id,
 };
 use rstest::rstest;
@@ -10,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     assert_ends,
     ending::{DONE, HELD, Left, UNTOUCHED},
-    night::{BY_HAND, CLUSTER_VERSION, Night, UPGRADE_CONFIG, UPGRADE_JOB, WORKFLOW},
+    night::{BY_HAND, CLUSTER_VERSION, Night, UPGRADE_CONFIG, UPGRADE_JOB, WORKFLOW, clock},
 };
 
 const START: &str = "Create, Start:Started";
@@ -128,6 +133,34 @@ fn upgrade_that_needs_no_engine(#[case] night: Night) {
         "Upgrade to 4.18.5 succeeded",
         ALL,
         DONE,
+    );
+}
+
+/// A job that has not begun waits until it is certain that its engine is gone, or still there, and says so: a workflow that
+/// cannot be made would cost it a quarter of an hour, and somebody the sleep.
+#[rstest]
+#[case::for_good("21:59:30", None, "22:01:30", EngineChoice::Embedded)]
+#[case::for_a_moment("21:59:30", Some("22:00:20"), "22:00:20", EngineChoice::Argo)]
+#[case::long_before("21:50", None, "22:00", EngineChoice::Embedded)]
+fn an_engine_that_is_removed_before_the_start(
+    #[case] when: &str,
+    #[case] back: Option<&str>,
+    #[case] certain: &str,
+    #[case] expected: EngineChoice,
+) {
+    let morning = Night::by_hand().argo_removed(when, back).play();
+    morning.assert_all_is_given_back();
+    let (ending, status) = (morning.ending(), morning.status());
+    assert_eq!(ending.as_, "Succeeded/Succeeded", "{}", ending.message);
+    assert_eq!(status.workflow.map(|w| w.engine), Some(expected));
+    assert_eq!(status.former_workflows, []);
+    assert_eq!(conditions::get(&status.conditions, types::ENGINE_STALLED), None);
+    let started = status.started_at.unwrap().0;
+    let certain = clock(certain);
+    assert!((certain..=certain + 45.seconds()).contains(&started), "{started}");
+    assert_eq!(
+        morning.has_said("engine argo may just have been removed"),
+        certain > clock("22:00")
     );
 }
 

@@ -184,14 +184,20 @@ impl ApiServer {
         self.inner.left.notify_waiters();
     }
 
-    /// From now on the server has no such kind, as far as operators can see. The simulated cluster keeps it: its own parts are
-    /// not what is tested.
+    /// From now on the server has no such kind, as far as operators can see, and their watches of it end. The simulated cluster
+    /// keeps it: its own parts are not what is tested.
     pub fn hide_from_operators(&self, group: &str, plural: &str) {
         let hidden = Resource {
             group: group.to_owned(),
             plural: plural.to_owned(),
         };
         lock(&self.inner.faults).hidden.insert(hidden);
+        self.inner.left.notify_waiters();
+    }
+
+    /// The server has all kinds again.
+    pub fn hide_nothing(&self) {
+        lock(&self.inner.faults).hidden.clear();
     }
 
     fn is_hidden(&self, identity: Identity, resource: &Resource) -> bool {
@@ -353,7 +359,10 @@ impl ApiServer {
         match Watch::new(&self.inner.storage, request, &place.resource, kind, filter) {
             Ok(watch) => {
                 let server = self.clone();
-                let lines = watch.lines().take_until(Box::pin(server.gone(identity)));
+                let resource = place.resource.clone();
+                let lines = watch
+                    .lines()
+                    .take_until(Box::pin(server.gone(identity, resource)));
                 let frames = lines.map(|line| Ok::<_, Infallible>(Frame::data(line)));
                 Ok(answer(StatusCode::OK, StreamBody::new(frames).boxed_unsync()))
             }
@@ -363,12 +372,13 @@ impl ApiServer {
         }
     }
 
-    /// Completes when the server goes away for this client.
-    async fn gone(self, identity: Identity) {
+    /// Completes when the server, or this kind of it, goes away for this client.
+    async fn gone(self, identity: Identity, resource: Resource) {
         loop {
             let mut told = std::pin::pin!(self.inner.left.notified());
             told.as_mut().enable();
-            if self.is_away(identity) || self.is_cut_off(identity) {
+            let is_gone = self.is_away(identity) || self.is_cut_off(identity);
+            if is_gone || self.is_hidden(identity, &resource) {
                 return;
             }
             told.await;
