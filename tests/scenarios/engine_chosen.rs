@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     engine_faults::{engine_of, has_succeeded},
     harness::{
-        Scenario, assert_succeeded, condition, count_of, has,
+        Scenario, assert_succeeded, condition, count_of, has, kubelet,
         objects::{hook, job, running_for},
         scenario_on, scenario_on_all_engines, status, until,
     },
@@ -184,7 +184,7 @@ async fn a_job_gets_the_engine_that_it_names_keeps_it_and_waits_for_it_when_it_i
         assert_succeeded(&alone);
         assert_eq!(engine_of(&alone), Some(EngineChoice::Embedded));
 
-        s.create(&running_for(hook("slow", &["Start"]), 3_000)).await;
+        s.create(&running_for(hook("slow", &["Start"]), 3_600_000)).await;
         s.create(&job("flow", None, json!({}))).await;
         away_and_back(s, "flow").await;
         s.engine = &Tekton;
@@ -202,13 +202,15 @@ async fn a_job_gets_the_engine_that_it_names_keeps_it_and_waits_for_it_when_it_i
     .await;
 }
 
-/// A job begins on the engine that is looked at, which is silent then for long enough to be told, and not for so long that it is
-/// left. Meanwhile the job cannot be given another engine, and the operator's default is for the next one.
+/// A job begins on the engine that is looked at, which dies under its hook. When that has ended the engine is silent for long enough
+/// to be told, and not for so long that it is left. Meanwhile the job cannot be given another engine, and the operator's default is
+/// for the next one.
 async fn away_and_back(s: &mut Scenario, name: &str) {
     let engine = s.engine.kind();
     let workflow = format!("{name}-run-1");
     s.until_step_runs(name, "hook-start-slow").await;
     s.lane.component("kill", engine.as_str()).await;
+    kubelet::end_pods_of_jobs(&s.client).await;
     let jobs = s.dynamic("managedupgrade.appuio.io/v1beta1", "UpgradeJob");
     let other = Patch::Merge(json!({"spec": {"config": on(EngineChoice::Embedded)}}));
     let refused = jobs.patch(name, &PatchParams::default(), &other).await;

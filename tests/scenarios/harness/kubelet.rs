@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::NAMESPACE;
+use super::{NAMESPACE, until};
 
 /// Annotation of a pod template: the exit code. Absent = 0.
 pub const EXIT_CODE: &str = "scenario/exit-code";
@@ -60,11 +60,17 @@ pub async fn run(client: Client) {
     }
 }
 
-/// Lets the pods of Jobs that run end, however long their templates say.
+/// Waits until a pod of a Job runs, and lets all that do end, however long their templates say.
 pub async fn end_pods_of_jobs(client: &Client) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let of_jobs = ListParams::default().labels("batch.kubernetes.io/job-name");
-    let all = pods.list(&of_jobs).await.expect("listing pods").items;
+    let runs = |p: &Pod| p.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Running");
+    let all = until("a pod of a Job runs", async || {
+        let mut all = pods.list(&of_jobs).await.ok()?.items;
+        all.retain(runs);
+        (!all.is_empty()).then_some(all)
+    })
+    .await;
     let no_longer = Patch::Merge(json!({"metadata": {"annotations": {RUNS_MS: "0"}}}));
     for pod in all {
         let name = pod.name_any();
