@@ -32,6 +32,9 @@ if [[ -t 2 ]]; then
 else
     C_DIM='' C_RED='' C_YELLOW='' C_GREEN='' C_OFF=''
 fi
+# How long any part may take to be there, in seconds: many times what it takes on an idle machine.
+# shellcheck disable=SC2034 # used by the other scripts
+TESTBED_PATIENCE=180
 TESTBED_STARTED=${EPOCHREALTIME/[.,]/}
 
 # Everything that is told goes to standard error: standard output belongs to

@@ -1,7 +1,7 @@
 //! The chart by the real helm: upgraded with its CRDs, not removed while an upgrade runs, given a second replica after the
 //! refusal, removed without a trace of the operator, and installed again beside what stayed.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -154,13 +154,9 @@ async fn the_chart_is_upgraded_removed_and_installed_again() {
     cluster
         .apply(&config("new", later, &Delay { min: 0, max: 0 }))
         .await;
-    wait_for(
-        "the operator is at work again",
-        Duration::from_secs(120),
-        async || {
-            let runs = get(&["upgradeconfig", "new"])["status"]["nextPossibleSchedules"].clone();
-            runs.as_array().is_some_and(|r| !r.is_empty()).then_some(())
-        },
-    )
+    wait_for("the operator is at work again", SOON, async || {
+        let runs = get(&["upgradeconfig", "new"])["status"]["nextPossibleSchedules"].clone();
+        runs.as_array().is_some_and(|r| !r.is_empty()).then_some(())
+    })
     .await;
 }

@@ -72,7 +72,7 @@ pub fn rolled_out() {
 
 fn try_rolled_out() -> Result<(), String> {
     let deployment = "deployment/upgrade-operator";
-    try_run("kubectl", &["rollout", "status", deployment, "--timeout=120s"]).map(drop)
+    try_run("kubectl", &["rollout", "status", deployment, "--timeout=240s"]).map(drop)
 }
 
 /// The operator as it is installed when this is made. Dropped, it is installed like that again, whatever a test has made of it.
@@ -142,7 +142,7 @@ pub fn remove_at_once() -> Result<(), String> {
         let ours = "--selector=app.kubernetes.io/name=upgrade-operator";
         try_run(
             "kubectl",
-            &["wait", "pods", ours, "--for=delete", "--timeout=60s"],
+            &["wait", "pods", ours, "--for=delete", "--timeout=240s"],
         )?;
     }
     let remove = ["uninstall", RELEASE, "--no-hooks", "--ignore-not-found", "--wait"];

@@ -52,9 +52,9 @@ use crate::{
 };
 
 /// How long a simulated upgrade may take on a busy machine; at ease it takes less than a minute.
-const UPGRADE: Duration = Duration::from_secs(300);
+const UPGRADE: Duration = Duration::from_secs(600);
 /// How long everything else may take.
-const SOON: Duration = Duration::from_secs(90);
+const SOON: Duration = Duration::from_secs(240);
 /// A run begins at a full minute.
 const A_MINUTE: Duration = Duration::from_secs(120);
 

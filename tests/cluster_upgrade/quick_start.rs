@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
@@ -36,8 +36,6 @@ const IMAGE: [&str; 2] = ["registry.example.com/upgrade-operator", env!("CARGO_P
 const OFFERS: &str = "simulated-openshift";
 const MONITORING: &str = "openshift-monitoring";
 const CONFIG_MAP: &str = "cluster-monitoring-config";
-/// How long what is watched may take to show.
-const SHOWN: Duration = Duration::from_secs(60);
 
 /// A shell such as the reader's, in a folder with what the page uses of the repository, and the page.
 struct Reader {
@@ -119,7 +117,7 @@ impl Reader {
                 .take_while(Result::is_ok)
                 .count()
         });
-        let deadline = Instant::now() + SHOWN;
+        let deadline = Instant::now() + SOON;
         let mut seen = String::new();
         while !is(&seen) {
             let left = deadline.saturating_duration_since(Instant::now());

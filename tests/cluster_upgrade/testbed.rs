@@ -33,6 +33,7 @@ use openshift_upgrade_operator::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::SOON;
 pub use crate::wait::wait_for;
 
 /// The operator's namespace, and of everything that it serves.
@@ -169,14 +170,10 @@ impl Testbed {
         api.delete_collection(&DeleteParams::background(), &ListParams::default())
             .await
             .unwrap();
-        wait_for(
-            &format!("there are no {kind}"),
-            Duration::from_secs(60),
-            async || {
-                let left = api.list_metadata(&ListParams::default()).await.unwrap();
-                left.items.is_empty().then_some(())
-            },
-        )
+        wait_for(&format!("there are no {kind}"), SOON, async || {
+            let left = api.list_metadata(&ListParams::default()).await.unwrap();
+            left.items.is_empty().then_some(())
+        })
         .await;
     }
 
@@ -244,14 +241,10 @@ impl Testbed {
 
     /// An offered release.
     pub async fn offered(&self, version: &str) -> Release {
-        wait_for(
-            &format!("{version} is offered"),
-            Duration::from_secs(30),
-            async || {
-                let offers = self.cluster_version().await.status?.available_updates?;
-                offers.into_iter().find(|r| r.version == version)
-            },
-        )
+        wait_for(&format!("{version} is offered"), SOON, async || {
+            let offers = self.cluster_version().await.status?.available_updates?;
+            offers.into_iter().find(|r| r.version == version)
+        })
         .await
     }
 
@@ -329,14 +322,10 @@ impl Testbed {
             );
         }
         // The operator lets go of a hook's Job once its end is on record.
-        wait_for(
-            "the hooks' Jobs have no finalizer",
-            Duration::from_secs(30),
-            async || {
-                let jobs = self.ours::<Job>().list(&ListParams::default()).await.unwrap();
-                jobs.iter().all(|j| j.finalizers().is_empty()).then_some(())
-            },
-        )
+        wait_for("the hooks' Jobs have no finalizer", SOON, async || {
+            let jobs = self.ours::<Job>().list(&ListParams::default()).await.unwrap();
+            jobs.iter().all(|j| j.finalizers().is_empty()).then_some(())
+        })
         .await;
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{Cluster, unique, wait_for},
-    hook::Hook,
+    hook::{Hook, SOON},
     outside::{ALERTMANAGER, Answer, Recorder, silence_by_hand, silences},
 };
 
@@ -104,11 +104,9 @@ async fn a_hook_that_is_killed_before_it_hears_of_its_silence_makes_no_second_on
     .await;
     let hook = silence(uid, &between.url());
     let mut run = hook.start(&cluster).await;
-    wait_for(
-        "the silence is made",
-        std::time::Duration::from_secs(60),
-        async || (between.seen().len() == 2).then_some(()),
-    )
+    wait_for("the silence is made", SOON, async || {
+        (between.seen().len() == 2).then_some(())
+    })
     .await;
     run.kill().await;
     run.end().await.was_killed_once().said("was there");

@@ -1,16 +1,13 @@
 //! wait-for-approval, answered as Argo's user interface does.
 
-use std::{
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::process::{Child, Command, Stdio};
 
 use openshift_upgrade_operator::api::upgrade_job_hook::HookEvent;
 use serde_json::{Value, json};
 
 use crate::{
     cluster::{Cluster, NAMESPACE, command, wait_for},
-    hook::{Hook, Run},
+    hook::{Hook, Run, SOON},
 };
 
 /// The server behind Argo's user interface.
@@ -38,7 +35,7 @@ impl Server {
             .spawn()
             .unwrap();
         let server = Self(server);
-        wait_for("Argo's server answers", Duration::from_secs(60), async || {
+        wait_for("Argo's server answers", SOON, async || {
             let asked = Command::new("curl")
                 .args(["--silent", "--fail", &format!("{SERVER}/api/v1/version")])
                 .stdout(Stdio::null())

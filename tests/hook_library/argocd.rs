@@ -1,6 +1,6 @@
 //! pause-argocd and resume-argocd, against a real API server with Argo CD's own kind.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use kube::{
     Api, ResourceExt,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{Cluster, wait_for},
-    hook::Hook,
+    hook::{Hook, SOON},
 };
 
 const WHERE: &str = "openshift-gitops";
@@ -82,7 +82,7 @@ async fn auto_sync_is_paused_once_and_put_back_exactly_even_if_the_hook_is_kille
     // Killed while it looks whether something puts auto-sync back.
     let hook = pause("exact").with("settle", "10s");
     let mut run = hook.start(&cluster).await;
-    wait_for("all are paused", Duration::from_secs(60), async || {
+    wait_for("all are paused", SOON, async || {
         let now = state(&cluster, "exact").await;
         now.values().all(|(p, _)| p["automated"].is_null()).then_some(())
     })
@@ -128,7 +128,7 @@ async fn auto_sync_that_comes_back_is_said_and_what_somebody_set_is_kept() {
     let hook = pause("child").with("settle", "4s");
     let run = hook.start(&cluster).await;
     // What a parent Application does.
-    wait_for("the child is paused", Duration::from_secs(60), async || {
+    wait_for("the child is paused", SOON, async || {
         state(&cluster, "child").await["child"].0["automated"]
             .is_null()
             .then_some(())

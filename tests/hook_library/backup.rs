@@ -6,7 +6,6 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use kube::{
@@ -19,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::{
     cluster::{Cluster, command, unique, wait_for},
-    hook::Hook,
+    hook::{Hook, SOON},
 };
 
 const BACKUPS: &str = "openshift-upgrade-backup";
@@ -132,7 +131,7 @@ async fn etcd_is_backed_up_once_and_old_backups_go_whatever_is_killed_meanwhile(
     pods.evict(&begun.name_any(), &EvictParams::default())
         .await
         .unwrap();
-    wait_for("there is a new pod", Duration::from_secs(90), async || {
+    wait_for("there is a new pod", SOON, async || {
         of_job().await.filter(|p| p.uid() != begun.uid())
     })
     .await;

@@ -1,7 +1,5 @@
 //! add-capacity and remove-capacity, against a real API server with OpenShift's own kinds; the test is the machine-api.
 
-use std::time::Duration;
-
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
@@ -11,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{Cluster, wait_for},
-    hook::Hook,
+    hook::{Hook, SOON},
 };
 
 const WHERE: &str = "openshift-machine-api";
@@ -204,7 +202,7 @@ async fn nodes_that_do_not_come_are_named_and_what_is_wrong_is_said() {
     ended.3.failed(2, &["parameter nodes is '-1'"]);
     ended.4.failed(2, &["parameter timeout is '3h': at most 110m"]);
     // What was added goes, also when it never came.
-    wait_for("the late node is given up", Duration::from_secs(60), async || {
+    wait_for("the late node is given up", SOON, async || {
         remove("late").run(&cluster).await.succeeded();
         (state(&cluster, "late").await == (1, None)).then_some(())
     })

@@ -4,7 +4,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::OnceLock,
-    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -15,6 +14,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use crate::hook::SOON;
 pub use crate::wait::wait_for;
 
 /// The namespace of the hooks.
@@ -103,11 +103,9 @@ impl Cluster {
         let api = self.dynamic(group, version, object["kind"].as_str().unwrap(), namespace);
         // Most often there is none.
         let _ = api.delete(name, &DeleteParams::default()).await;
-        wait_for(
-            &format!("there is no {name}"),
-            Duration::from_secs(30),
-            async || api.get_opt(name).await.unwrap().is_none().then_some(()),
-        )
+        wait_for(&format!("there is no {name}"), SOON, async || {
+            api.get_opt(name).await.unwrap().is_none().then_some(())
+        })
         .await;
         self.apply(object).await;
     }

@@ -1,8 +1,6 @@
 //! Tasks of the library, run by the real Tekton in real pods as the operator would have them run. Their scripts are those of
 //! Argo's templates, which are tested thoroughly; here is what is otherwise: how a pod's end looks, and the approval.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use kube::{
     Api, ResourceExt,
@@ -25,11 +23,9 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{Cluster, NAMESPACE, unique, wait_for},
-    hook::Hook,
+    hook::{Hook, SOON},
     outside::{ALERTMANAGER, Answer, Recorder},
 };
-
-const SOON: Duration = Duration::from_secs(120);
 
 /// A TaskRun of a hook.
 struct Running<'a> {

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Starting, waiting for hooks, ending them: minutes on a busy machine.
-const RUN: Duration = Duration::from_secs(200);
+const RUN: Duration = Duration::from_secs(600);
 
 /// The hooks of the document for the job of this name, with these arguments besides their own.
 fn hooks(job: &str, arguments: &BTreeMap<&str, Vec<(&str, String)>>) -> Vec<UpgradeJobHook> {

@@ -225,7 +225,7 @@ check_component() {
 start_component() {
     check_component "$1"
     "start_$1"
-    [[ $1 != apiserver ]] || wait_for apiserver 60 api_is_ready
+    [[ $1 != apiserver ]] || wait_for apiserver "$TESTBED_PATIENCE" api_is_ready
     step "$CP_NAME: $1 runs"
 }
 stop_component() {
@@ -248,7 +248,7 @@ apply_foreign_crds() {
     apply --filename "$(module_dir openshift-api)/crds" 2> >(grep -v 'unrecognized format "ip"' >&2)
     apply --filename "$(module_dir prometheus-operator)/crds"
     apply_engine_crds
-    kubectl wait --for=condition=Established --timeout=60s crd --all >/dev/null
+    kubectl wait --for=condition=Established --timeout="${TESTBED_PATIENCE}s" crd --all >/dev/null
 }
 
 apply_namespaces() {
@@ -259,7 +259,7 @@ apply_namespaces() {
 apply_own_crds() {
     apply --kustomize "$TESTBED_CHECKOUT/crds"
     kubectl kustomize "$TESTBED_CHECKOUT/crds" |
-        kubectl wait --for=condition=Established --timeout=30s --filename - >/dev/null
+        kubectl wait --for=condition=Established --timeout="${TESTBED_PATIENCE}s" --filename - >/dev/null
 }
 
 check_ports() {
@@ -284,10 +284,10 @@ apply_own_access() {
 }
 
 crds_up() {
-    wait_for apiserver 60 api_is_ready
+    wait_for apiserver "$TESTBED_PATIENCE" api_is_ready
     # Nothing to do but when the CRDs are newer than the cluster.
     once "$(foreign_mark)" apply_foreign_crds
-    wait_for apiserver 60 crds_are_served
+    wait_for apiserver "$TESTBED_PATIENCE" crds_are_served
     once namespaces apply_namespaces
 }
 

@@ -64,7 +64,7 @@ renew_simulated_cluster() {
     stop 5 simulator
     : >"$CP_DIR/logs/simulator.log"
     spawn_simulator --reset "$@"
-    wait_for simulator 60 simulator_is_ready
+    wait_for simulator "$TESTBED_PATIENCE" simulator_is_ready
 }
 
 # By the chart, as a user does. What somebody changed by hand is changed back. The hash of the image starts pods anew when
@@ -80,7 +80,7 @@ deploy_operator() {
 }
 
 operator_is_available() {
-    kubectl --namespace "$OPERATOR_NAMESPACE" rollout status deployment/upgrade-operator --timeout=90s >/dev/null
+    kubectl --namespace "$OPERATOR_NAMESPACE" rollout status deployment/upgrade-operator --timeout="${TESTBED_PATIENCE}s" >/dev/null
 }
 
 explain_operator() {

@@ -58,7 +58,7 @@ make_seed() {
     fi
     pki_controlplane
     start_etcd_and_apiserver
-    wait_for apiserver 120 api_is_ready
+    wait_for apiserver "$TESTBED_PATIENCE" api_is_ready
     "$@"
     stop 0 apiserver
     stop 10 etcd
@@ -93,7 +93,7 @@ ensure_own_seed() {
 }
 
 fill_own_seed() {
-    wait_for apiserver 60 crds_are_served
+    wait_for apiserver "$TESTBED_PATIENCE" crds_are_served
     apply_namespaces
     apply_ours
 }

@@ -57,8 +57,8 @@ pub use self::{lane::ArgoVersion, look::*};
 pub const NAMESPACE: &str = "openshift-upgrade";
 /// The pool that scenarios hold.
 pub const NIGHT: &str = "x-app-night";
-/// How long anything may take that needs no time of its own; the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+/// How long anything may take that needs no time of its own, a whole upgrade among it; the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(420);
 /// How often a condition is looked at.
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -574,7 +574,7 @@ pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
 
 /// The operator's answer to a GET: its head and its body.
 fn get(operator: SocketAddr, path: &str) -> std::io::Result<String> {
-    let patience = Duration::from_secs(2);
+    let patience = Duration::from_secs(10);
     let mut stream = TcpStream::connect_timeout(&operator, patience)?;
     stream.set_read_timeout(Some(patience))?;
     write!(
