@@ -14,7 +14,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::{
-    engine_faults::{engine_of, has_succeeded},
+    engine_faults::{ALONE, engine_of, has_succeeded},
     harness::{
         Scenario, assert_succeeded, condition, count_of, has, kubelet,
         objects::{hook, job, running_for},
@@ -176,8 +176,7 @@ async fn an_engine_that_is_removed_before_a_job_starts_is_not_waited_for(
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
 async fn a_job_gets_the_engine_that_it_names_keeps_it_and_waits_for_it_when_it_is_away() {
-    // A killed operator would leave its Lease to the next one after a while only.
-    scenario_on_all_engines(&["--leader-election=false"], async |s| {
+    scenario_on_all_engines(&ALONE, async |s| {
         s.create(&hook("at-start", &["Start"])).await;
         s.create(&job("alone", None, on(EngineChoice::Embedded))).await;
         let alone = s.until_over("alone").await;

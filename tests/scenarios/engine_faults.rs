@@ -28,9 +28,12 @@ use crate::{
     hook_templates, own_templates,
 };
 
-/// Long enough to be seen, short enough to be waited for. Only for scenarios in which every silence of the engine is to end in
-/// a hand-over: a controller that is killed and started may take longer to come back when the machine is busy.
+/// Long enough to be seen, short enough to be waited for. Only while every silence of the engine is to end in a hand-over: on a
+/// busy machine one that is at work may be silent for as long.
 pub const SOON: [&str; 2] = ["--engine-handover-after", "20s"];
+/// For an operator that is given [`SOON`] in mid-run, or stands still: its Lease would be in the way of the next one, or go to
+/// another.
+pub const ALONE: [&str; 1] = ["--leader-election=false"];
 
 pub fn engine_of(job: &UpgradeJob) -> Option<EngineChoice> {
     status(job).workflow.map(|w| w.engine)
@@ -129,8 +132,9 @@ pub async fn workflow_is_stopped_when_the_engine_is_back(s: &Scenario) {
 async fn an_engine_that_stays_away_in_mid_run_is_left_and_its_workflow_is_stopped(
     #[case] engine: &'static dyn Engine,
 ) {
-    scenario_on(engine, &SOON, async |s| {
+    scenario_on(engine, &ALONE, async |s| {
         start(s, "j").await;
+        s.restart_operator(&SOON).await;
         s.lane.component("kill", engine.kind().as_str()).await;
         s.fault("stall-at", "").await;
         s.until_job("j", "goes on without the engine", |j| {
@@ -178,8 +182,9 @@ async fn kinds_that_are_removed_in_mid_run_cost_the_workflow_and_nothing_else(
     #[case] engine: &'static dyn Engine,
     #[case] plural: &str,
 ) {
-    scenario_on(engine, &SOON, async |s| {
+    scenario_on(engine, &ALONE, async |s| {
         start(s, "j").await;
+        s.restart_operator(&SOON).await;
         let kinds: Api<CustomResourceDefinition> = Api::all(s.client.clone());
         let all = kinds
             .list(&ListParams::default())
@@ -332,8 +337,9 @@ async fn a_name_that_a_stranger_has_taken_is_left_to_it(#[case] engine: &'static
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
 async fn a_step_that_is_removed_from_the_workflow_by_hand_is_done_all_the_same() {
-    scenario(&SOON, async |s| {
+    scenario(&ALONE, async |s| {
         start(s, "j").await;
+        s.restart_operator(&SOON).await;
         let workflow = s.workflow_api().get("j-run-1").await.unwrap();
         let mut templates = workflow.data["spec"]["templates"].clone();
         let tasks = templates[0]["dag"]["tasks"].as_array_mut().unwrap();

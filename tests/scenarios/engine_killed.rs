@@ -14,16 +14,13 @@ use rstest::rstest;
 use serde_json::json;
 
 use crate::{
-    engine_faults::{assert_done_once, engine_of, has_succeeded, is_over},
+    engine_faults::{ALONE, assert_done_once, engine_of, has_succeeded, is_over},
     harness::{
         Scenario, condition, node_phase,
         objects::{hold_night, hook, job},
         plan_of, scenario_on, status, until,
     },
 };
-
-/// Nobody else may lead while the operator stands still.
-const ALONE: [&str; 1] = ["--leader-election=false"];
 
 fn running(run: &Run) -> impl Iterator<Item = &str> {
     let nodes = run.nodes.iter().filter(|n| n.phase == NodePhase::Running);
@@ -78,6 +75,7 @@ async fn operator_takes_its_turn(s: &Scenario, plan: &Plan) {
 #[tokio::test]
 #[ignore = "needs a lane of the test cluster"]
 async fn an_engine_that_is_killed_at_each_step_is_waited_for(#[case] engine: &'static dyn Engine) {
+    // Nobody else may lead while the operator stands still.
     scenario_on(engine, &ALONE, async |s| {
         s.lane.component("kill", engine.kind().as_str()).await;
         s.create(&hook("at-complete", &["UpgradeComplete"])).await;

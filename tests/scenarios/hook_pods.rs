@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     engine_faults::{
-        SOON, assert_handed_over, engine_of, succeeded, workflow_is_stopped_when_the_engine_is_back,
+        ALONE, SOON, assert_handed_over, engine_of, succeeded, workflow_is_stopped_when_the_engine_is_back,
     },
     harness::{NAMESPACE, Scenario, assert_succeeded, creations, objects::job, scenario_on, status, until},
     hook_templates, tasks,
@@ -88,7 +88,7 @@ async fn until_engine_has_seen_it(s: &Scenario, engine: &dyn Engine) {
 async fn an_engine_that_dies_under_the_pod_of_a_hook_is_left_and_the_hook_is_done_when_its_pod_is(
     #[case] engine: &'static dyn Engine,
 ) {
-    scenario_on(engine, &SOON, async |s| {
+    scenario_on(engine, &ALONE, async |s| {
         if engine.kind() == EngineChoice::Tekton {
             tasks::create(s, "long", "runs", &["Start"], "Abort").await;
         } else {
@@ -99,6 +99,7 @@ async fn an_engine_that_dies_under_the_pod_of_a_hook_is_left_and_the_hook_is_don
         s.create(&job("j", None, json!({}))).await;
         let pod = until_pod_runs(s, engine).await;
         until_engine_has_seen_it(s, engine).await;
+        s.restart_operator(&SOON).await;
         s.lane.component("kill", engine.kind().as_str()).await;
         succeed(s, &pod).await;
         let done = s.until_over("j").await;
