@@ -286,7 +286,7 @@ async fn fixtures(s: &Scenario, job: &str) {
         // Made by what is applied with it, but not where that is only tried.
         "create namespace openshift-upgrade-backup",
     ] {
-        s.lane.kubectl(&arguments.split(' ').collect::<Vec<_>>());
+        s.lane.must(&arguments.split(' ').collect::<Vec<_>>());
     }
     let base = fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),

@@ -134,7 +134,7 @@ async fn what_keeps_a_node_from_being_drained_is_named_and_the_upgrade_goes_on_o
                 .any(|l| l.contains("worker-0") && l.ends_with(" 1.0")),
             "{draining:?}"
         );
-        let kubectl = |arguments: &[&str]| s.lane.kubectl(arguments);
+        let kubectl = |arguments: &[&str]| s.lane.must(arguments);
         kubectl(&["-n", SHOP, "delete", "poddisruptionbudget", "db"]);
         kubectl(&["delete", "validatingwebhookconfiguration", "guard"]);
         kubectl(&["-n", SHOP, "delete", "pod", "slow", "--grace-period=0", "--force"]);
@@ -163,7 +163,7 @@ async fn a_node_force_drain_deletes_the_pods_that_it_selects_and_no_others() {
         create(s, &pod(SHOP, "db-1", &json!([]))).await;
         // So that neither is evicted, nor is the other one when one is gone.
         let both = r#"{"spec":{"minAvailable":2}}"#;
-        s.lane.kubectl(&[
+        s.lane.must(&[
             "-n",
             SHOP,
             "patch",
@@ -192,7 +192,12 @@ async fn a_node_force_drain_deletes_the_pods_that_it_selects_and_no_others() {
             pods.get_opt("db-1").await.ok()?.is_none().then_some(())
         })
         .await;
-        let series = s.series("openshift_upgrade_controller_node_force_drain_pod_deletions_total");
+        // The pod may go before the operator hears that it was deleted.
+        let series = until("the deletion is counted", async || {
+            let all = s.series("openshift_upgrade_controller_node_force_drain_pod_deletions_total");
+            (!all.is_empty()).then_some(all)
+        })
+        .await;
         let [only] = series.as_slice() else {
             panic!("{series:?}")
         };

@@ -167,6 +167,12 @@ impl Lane {
         self.program("kubectl", &all).1
     }
 
+    /// `kubectl` as a person would call it, where it must go well.
+    pub fn must(&self, arguments: &[&str]) {
+        let (is_well, text) = self.program("kubectl", arguments);
+        assert!(is_well, "kubectl {arguments:?}: {text}");
+    }
+
     /// A program as a person would call it: whether it went well, and what it prints.
     pub fn program(&self, name: &str, arguments: &[&str]) -> (bool, String) {
         let mut command = Command::new(name);
