@@ -58,11 +58,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves `router` at `port` (0: any) of 127.0.0.1 with a certificate for `host`.
+    /// Serves `router` at `port` (0: any) of the address `host`, with a certificate for it.
     pub async fn start(authority: &Authority, host: &str, port: u16, router: Router) -> Self {
         // An error says that another test has installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let tcp = TcpListener::bind(("127.0.0.1", port)).await.expect("listening");
+        let tcp = TcpListener::bind((host, port)).await.expect("listening");
         let address = tcp.local_addr().expect("an address");
         let acceptor = TlsAcceptor::from(Arc::new(authority.server_config(host)));
         let task = tokio::spawn(async move {

@@ -28,6 +28,9 @@ use super::{
     until,
 };
 
+/// Where both listen. The kernel gives ports of 127.0.0.1 to outgoing connections: one that was free may not be when it is wanted.
+const ADDRESS: &str = "127.0.0.2";
+
 /// Alerts that fire as soon as there is trouble of their name, everywhere in this namespace and pod.
 const ALERTS: [(&str, &str, &str); 3] = [
     ("KubeAPIDown", "openshift-kube-apiserver", ""),
@@ -102,7 +105,7 @@ impl Monitoring {
     pub fn flags(&self) -> Vec<String> {
         let file = |name: &str| self.path(name).display().to_string();
         vec![
-            format!("--prometheus-url=https://127.0.0.1:{}", self.port),
+            format!("--prometheus-url=https://{ADDRESS}:{}", self.port),
             format!("--prometheus-ca-file={}", file("ca.crt")),
             format!("--prometheus-token-file={}", file("token")),
         ]
@@ -117,7 +120,7 @@ impl Monitoring {
         let arguments = [
             format!("--config.file={}", self.path("prometheus.yaml").display()),
             format!("--storage.tsdb.path={}", self.path("data").display()),
-            format!("--web.listen-address=127.0.0.1:{}", self.inner),
+            format!("--web.listen-address={ADDRESS}:{}", self.inner),
             "--log.level=warn".to_owned(),
         ];
         let log = self.path("prometheus.log");
@@ -171,7 +174,7 @@ impl Monitoring {
     pub async fn close(&mut self) {
         self.door = None;
         until("the door is closed", async || {
-            let open = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await;
+            let open = tokio::net::TcpStream::connect((ADDRESS, self.port)).await;
             open.is_err().then_some(())
         })
         .await;
@@ -180,7 +183,7 @@ impl Monitoring {
     /// Listens again, with a certificate of the CA that the operator knows.
     pub async fn open(&mut self) {
         let router = self.router();
-        let door = Server::start(&self.authority, "127.0.0.1", self.port, router).await;
+        let door = Server::start(&self.authority, ADDRESS, self.port, router).await;
         self.port = door.address.port();
         self.door = Some(door);
     }
@@ -189,7 +192,7 @@ impl Monitoring {
     pub async fn open_as_a_stranger(&mut self) {
         let router = self.router();
         let stranger = Authority::new("another CA");
-        self.door = Some(Server::start(&stranger, "127.0.0.1", self.port, router).await);
+        self.door = Some(Server::start(&stranger, ADDRESS, self.port, router).await);
     }
 
     fn router(&self) -> Router {
@@ -200,7 +203,7 @@ impl Monitoring {
     }
 
     fn inner_client(&self) -> Client {
-        let url = format!("http://127.0.0.1:{}", self.inner);
+        let url = format!("http://{ADDRESS}:{}", self.inner);
         let mut config = Config::new(url.parse().expect("a URL"));
         config.default_retry = false;
         Client::try_from(config).expect("making a client")
@@ -229,28 +232,28 @@ fn lock(switches: &Shared) -> std::sync::MutexGuard<'_, Switches> {
 }
 
 async fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("listening");
+    let listener = TcpListener::bind((ADDRESS, 0)).await.expect("listening");
     listener.local_addr().expect("an address").port()
 }
 
-/// One series for each trouble.
+/// One series for each trouble, whether there is it or not.
 fn exposition(switches: &Shared) -> String {
     let mut text = String::new();
     for (name, namespace, pod) in ALERTS {
-        if lock(switches).troubles.contains(name) {
-            let labels = format!("kind=\"{name}\",namespace=\"{namespace}\",pod=\"{pod}\"");
-            let _ = writeln!(text, "trouble{{{labels}}} 1");
-        }
+        let is_there = u8::from(lock(switches).troubles.contains(name));
+        let labels = format!("kind=\"{name}\",namespace=\"{namespace}\",pod=\"{pod}\"");
+        let _ = writeln!(text, "trouble{{{labels}}} {is_there}");
     }
     text
 }
 
+/// By what was seen last: where a scrape takes too long there is no value, and no alert must go because of that.
 fn rules() -> String {
     let mut text = "groups:\n  - name: troubles\n    rules:\n".to_owned();
     for (name, _, _) in ALERTS {
         let _ = writeln!(
             text,
-            "      - {{alert: {name}, expr: 'sum by (kind, namespace, pod) (trouble{{kind=\"{name}\"}}) == 1', labels: {{severity: critical}}}}"
+            "      - {{alert: {name}, expr: 'sum by (kind, namespace, pod) (last_over_time(trouble{{kind=\"{name}\"}}[5m])) == 1', labels: {{severity: critical}}}}"
         );
     }
     text
