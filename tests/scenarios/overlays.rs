@@ -126,11 +126,10 @@ async fn the_whole_spec_but_desired_update_follows_template_and_overlays_and_is_
         let an_override = json!({"kind": "Deployment", "group": "apps", "namespace": "n", "name": "d", "unmanaged": true});
         by_hand(s, json!({"upstream": "https://example.com/graph", "overrides": [an_override], "desiredUpdate": desired})).await;
 
-        let due = in_seconds(6);
         let core = json!({"kind": "ConfigMap", "group": "", "namespace": "n", "name": "m", "unmanaged": false});
         let template = json!({"channel": "fast-4.18", "overrides": [core], "upstream": "",
             "desiredUpdate": {"version": "4.18.5"}});
-        s.create(&managed(VERSION, &template, &json!([channel_from(due, "stable-4.19")]))).await;
+        s.create(&managed(VERSION, &template, &json!([channel_from(in_seconds(3_000), "stable-4.19")]))).await;
         until_channel(s, "fast-4.18").await;
         let message = until_said(s, VERSION, "Applied", "True/Applied").await;
         assert!(message.contains("the next overlay is due at") && message.contains("channel fast-4.18 → stable-4.19"));
@@ -142,6 +141,8 @@ async fn the_whole_spec_but_desired_update_follows_template_and_overlays_and_is_
         assert_eq!((shown.overlays.len(), shown.overlay_applied.clone()), (1, None));
         assert_eq!(shown.overlays[0].preview.spec["clusterID"], json!(before.spec.cluster_id));
 
+        let due = in_seconds(2);
+        edit(s, VERSION, json!({"overlays": [channel_from(due, "stable-4.19")]})).await;
         let changed = until_channel(s, "stable-4.19").await;
         let late = Timestamp::now().duration_since(due);
         assert!(!late.is_negative() && late.as_secs() < 20, "{late:#} after it was due");
@@ -181,7 +182,7 @@ async fn the_whole_spec_but_desired_update_follows_template_and_overlays_and_is_
         }
         let count = patches(s).len();
         // Template, a dry run each for template and edits, overlay, twice set back, back to the template.
-        assert!(count <= 12, "{count} writes are too many");
+        assert!(count <= 13, "{count} writes are too many");
     })
     .await;
 }
@@ -252,9 +253,9 @@ async fn an_overlay_that_falls_due_in_an_upgrade_is_held_until_the_control_plane
         let template = json!({"channel": s.cluster_version().await.spec.channel});
         s.create(&managed(VERSION, &template, &json!([]))).await;
         until_said(s, VERSION, "Applied", "True/Applied").await;
+        s.fault("stall-at", "40").await;
         s.create(&job("upgrade", Some("4.18.5"), json!({}))).await;
         s.until_step_runs("upgrade", "await-control-plane").await;
-        s.fault("hold", "control-plane").await;
         edit(
             s,
             VERSION,
@@ -278,7 +279,7 @@ async fn an_overlay_that_falls_due_in_an_upgrade_is_held_until_the_control_plane
         s.until_ready().await;
         s.until_simulator_has_looked().await;
         assert_eq!(json!(s.cluster_version().await.spec.channel), template["channel"]);
-        s.fault("hold", "").await;
+        s.fault("stall-at", "").await;
         let changed = until_channel(s, "stable-4.19").await;
         assert!(changed.newest().unwrap().is_completed(), "{:#?}", changed.status);
         until_said(s, VERSION, "Applied", "True/Applied").await;
@@ -294,7 +295,7 @@ async fn an_overlay_that_falls_due_in_an_upgrade_is_held_until_the_control_plane
 async fn a_channel_change_before_the_start_of_a_pinned_job_is_announced_on_it() {
     scenario(&[], async |s| {
         s.fault("offers.stable-4.19", "4.19.1").await;
-        let start = in_seconds(20);
+        let start = in_seconds(25);
         // As a config pins it: with the image.
         let offered = s
             .cluster_version()
@@ -311,7 +312,7 @@ async fn a_channel_change_before_the_start_of_a_pinned_job_is_announced_on_it() 
         s.create(&managed(
             VERSION,
             &template,
-            &json!([channel_from(in_seconds(8), "stable-4.19")]),
+            &json!([channel_from(in_seconds(20), "stable-4.19")]),
         ))
         .await;
         let told = s
@@ -334,6 +335,8 @@ async fn a_channel_change_before_the_start_of_a_pinned_job_is_announced_on_it() 
             &["changes the channel from stable-4.18 to stable-4.19"],
         )
         .await;
+        let sooner = json!({"overlays": [channel_from(in_seconds(-1), "stable-4.19")]});
+        edit(s, VERSION, sooner).await;
         until_channel(s, "stable-4.19").await;
         // And so it is.
         let over = s.until_over("pinned").await;
