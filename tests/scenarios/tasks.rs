@@ -1,6 +1,9 @@
 //! Hooks that are Tekton Tasks: the real controller runs their TaskRuns, and a stand-in kubelet says how their pods die.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::{
+    authorization::v1::SubjectAccessReview,
+    core::v1::{ConfigMap, Pod},
+};
 use kube::{
     Api, ResourceExt,
     api::{
@@ -22,7 +25,9 @@ use crate::{
     argo::waits_for_etcd,
     engine_faults::{is_over, refuse_all_pods, submit_again},
     harness::{
-        NAMESPACE, Scenario, assert_succeeded, condition, desired, failure, has, is_installed, kubelet, lock,
+        NAMESPACE, Scenario, assert_succeeded,
+        audit::OPERATOR,
+        condition, desired, failure, has, is_installed, kubelet, lock,
         objects::{hold_night, in_seconds, job},
         scenario_on, status, until,
     },
@@ -283,6 +288,19 @@ async fn share_tasks_of(namespace: &str, s: &Scenario) {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tasks"},
         "subjects": [{"kind": "ServiceAccount", "name": "upgrade-operator", "namespace": NAMESPACE}],
     }))
+    .await;
+    // The API server hears of roles as others do.
+    let reviews: Api<SubjectAccessReview> = Api::all(s.client.clone());
+    let read = json!({"group": "tekton.dev", "resource": "tasks", "verb": "get", "namespace": namespace});
+    let review = json!({"metadata": {}, "spec": {"user": OPERATOR, "resourceAttributes": read}});
+    let review: SubjectAccessReview = serde_json::from_value(review).expect("a review");
+    until(
+        &format!("the operator may read Tasks in {namespace}"),
+        async || {
+            let reviewed = reviews.create(&PostParams::default(), &review).await.ok()?;
+            reviewed.status.filter(|s| s.allowed)
+        },
+    )
     .await;
 }
 
