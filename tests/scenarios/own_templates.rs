@@ -140,7 +140,8 @@ async fn until_suspended(s: &Scenario, name: &str) {
 pub async fn one_that_is_made_to_wait_too_long_is_skipped(s: &mut Scenario) {
     give(s, &made_to_wait(s.engine)).await;
     s.create(&hook("at-start", &["Start"])).await;
-    let latest = in_seconds(5);
+    // Long enough for the job to be started, and for nothing else.
+    let latest = in_seconds(12);
     let own = json!({"workflow": {"template": {"name": "own"}}});
     s.create(&job_between("late", None, own, now(), latest)).await;
     until_suspended(s, "late").await;
