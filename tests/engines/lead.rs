@@ -31,7 +31,7 @@ use crate::{
 
 const NAMESPACE: &str = "default";
 /// So long an engine may take to get from one point to the next. It takes a second or two; the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// So long a run that was stopped may take to end by itself.
 const FORGOTTEN: Duration = Duration::from_secs(20);
 /// So often it is looked at.
@@ -240,7 +240,10 @@ impl Live<'_> {
         loop {
             let (seen, is_quiet) = self.pass().await?;
             let run = seen.run();
-            let is_there = self.life.told() == *expected && self.shows_what_runs(run) && is_wanted(run);
+            // Tekton makes a step before it says that it has begun: a play must not move its time in between.
+            let is_picked_up = run.is_none_or(|r| r.picked_up);
+            let is_there =
+                is_picked_up && self.life.told() == *expected && self.shows_what_runs(run) && is_wanted(run);
             if is_quiet && is_there {
                 return Ok(run.cloned());
             }
@@ -270,19 +273,34 @@ impl Live<'_> {
         }
     }
 
-    /// The run of the hooks of Create has ended, too.
+    /// The run of the hooks of Create ends, too.
     async fn has_no_other_that_goes_on(&self) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            let going = self.others_that_go_on().await?;
+            if going.is_empty() {
+                return Ok(());
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(format!("workflows have not ended: {going:?}"));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn others_that_go_on(&self) -> Result<Vec<String>, String> {
         let plan = self.life.plan().expect("a plan");
         let of_job = format!("{}={}", labels::UPGRADE_JOB, self.life.job().name_any());
         let workflows = self.api(&self.engine.resource());
         let all = workflows.list(&ListParams::default().labels(&of_job)).await;
+        let mut going = Vec::new();
         for object in all.map_err(|e| e.to_string())? {
             let name = object.name_any();
             if !self.engine.observe(&object.into(), &plan).finished {
-                return Err(format!("workflow {name} has not ended"));
+                going.push(name);
             }
         }
-        Ok(())
+        Ok(going)
     }
 
     /// What the job says that runs waits in the engine with the same text, and nothing else does.
