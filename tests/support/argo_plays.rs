@@ -20,8 +20,9 @@ use openshift_upgrade_operator::{
 use serde_json::{Map, Value, json};
 
 pub const NAMESPACE: &str = "default";
-/// How long a workflow must not have changed before it is taken down: the controller is done with it.
-const QUIET: u32 = 15;
+/// Polls without a change after which a workflow is taken down: the controller is done with it. It begins a second after a change,
+/// and later on a busy machine; nothing tells whether it has.
+const QUIET: u32 = 30;
 const POLL: Duration = Duration::from_millis(100);
 /// Polls without a change after which the controller has no look at the workflow under way (it waits for a second at most),
 /// and is woken, as the operator does with one that was stopped: see `wake` of the engine.
@@ -431,7 +432,7 @@ impl Stage<'_> {
     /// The workflow once these steps wait, or once it has ended, and the controller no longer writes to it.
     async fn settled(&self, waiting: Option<&Vec<&'static str>>) -> (Value, BTreeMap<String, Value>) {
         let (mut version, mut quiet) = (None, 0);
-        for _ in 0..900 {
+        for _ in 0..3_000 {
             let object = self.get().await;
             let run = Argo.observe(&object.clone().into(), &self.play.plan);
             let running = run.nodes.iter().filter(|n| n.phase == NodePhase::Running);
