@@ -1,7 +1,5 @@
 //! Hooks whose Jobs go wrong on real nodes, each in its own way: none holds the upgrade for ever, and each says why.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use openshift_upgrade_operator::api::{
     UpgradeJob, UpgradeJobHook,
@@ -11,23 +9,25 @@ use openshift_upgrade_operator::api::{
 use serde_json::{Value, json};
 
 use crate::{
-    UPGRADE,
+    SOON, UPGRADE,
     example::{hook, job_to},
     is_over, phase,
     testbed::{NAMESPACE, Testbed, wait_for},
 };
 
-/// Long enough for pods to be pulled and started, and short for a test.
-const DEADLINE: i64 = 25;
+/// Of hooks that are ended by it: short for a test.
+const SHORT: i64 = 25;
+/// Of those that have another end before.
+const LONG: i64 = 3_600;
 
 /// The image that the test cluster has.
 const IMAGE: &str = "localhost/busybox:1";
 
 /// A hook of Start that does `script`, on a node with these labels.
-fn troubled(name: &str, image: &str, script: &str, node: &Value) -> UpgradeJobHook {
+fn troubled(name: &str, image: &str, script: &str, node: &Value, deadline: i64) -> UpgradeJobHook {
     let mut all = serde_json::to_value(hook(name, &[HookEvent::Start])).unwrap();
     let spec = &mut all["spec"]["template"]["spec"];
-    spec["activeDeadlineSeconds"] = json!(DEADLINE);
+    spec["activeDeadlineSeconds"] = json!(deadline);
     spec["backoffLimit"] = json!(0);
     let pod = &mut spec["template"]["spec"];
     pod["nodeSelector"] = node.clone();
@@ -47,20 +47,23 @@ fn tracked(job: &UpgradeJob, hook: &str) -> HookTracker {
 async fn hooks_that_go_wrong_say_why_and_the_upgrade_goes_on() {
     let cluster = Testbed::fresh(&["--from-version", "4.18.5"]).await;
     let (anywhere, nowhere) = (json!({}), json!({"there-is": "no-such-node"}));
-    for (name, image, script, node) in [
-        ("never-ends", IMAGE, "sleep 3600", &anywhere),
-        ("no-node", IMAGE, "true", &nowhere),
+    for (name, image, script, node, deadline) in [
+        ("never-ends", IMAGE, "sleep 3600", &anywhere, SHORT),
+        ("no-node", IMAGE, "true", &nowhere, SHORT),
         (
             "wrong-image",
             "localhost/there-is-no-such-image:1",
             "true",
             &anywhere,
+            SHORT,
         ),
-        ("fails", IMAGE, "echo sorry; exit 3", &anywhere),
-        ("deleted", IMAGE, "sleep 3600", &anywhere),
-        ("works", IMAGE, "true", &anywhere),
+        ("fails", IMAGE, "echo sorry; exit 3", &anywhere, LONG),
+        ("deleted", IMAGE, "sleep 3600", &anywhere, LONG),
+        ("works", IMAGE, "true", &anywhere, LONG),
     ] {
-        cluster.apply(&troubled(name, image, script, node)).await;
+        cluster
+            .apply(&troubled(name, image, script, node, deadline))
+            .await;
     }
     let mut job = job_to(
         "troubled",
@@ -72,8 +75,7 @@ async fn hooks_that_go_wrong_say_why_and_the_upgrade_goes_on() {
     job.spec.desired_version = None;
     cluster.apply(&job).await;
 
-    let soon = Duration::from_secs(90);
-    let seen = wait_for("a hook's pod finds no node, and that shows", soon, async || {
+    let seen = wait_for("a hook's pod finds no node, and that shows", SOON, async || {
         let job = cluster.job("troubled").await;
         let steps = &job.status.as_ref()?.steps;
         let step = steps.iter().find(|s| s.name == "hook-start-no-node")?;
