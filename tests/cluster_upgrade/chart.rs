@@ -111,6 +111,7 @@ async fn the_chart_is_upgraded_removed_and_installed_again() {
 
     // Not while an upgrade runs, and that goes on.
     let to = cluster.offered("4.18.5").await;
+    cluster.fault("stall-at", "40").await;
     let job = job_to("running", &to, Timestamp::now(), &Delay { min: 0, max: 0 });
     cluster.apply(&job).await;
     wait_for("the control plane updates", SOON, async || {
@@ -122,6 +123,7 @@ async fn the_chart_is_upgraded_removed_and_installed_again() {
     println!("{said}");
     assert!(!removed, "removed in mid-upgrade");
     assert!(said.contains("UpgradeJob running is running"), "{said}");
+    cluster.fault("stall-at", "").await;
     rolled_out();
     take_the_refusal_back(&cluster, &values).await;
     wait_for("the upgrade ends", UPGRADE, async || {

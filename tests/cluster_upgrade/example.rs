@@ -38,7 +38,8 @@ pub fn near_minute(now: Timestamp) -> Timestamp {
     Timestamp::from_second(seconds - seconds.rem_euclid(60) + 60).unwrap()
 }
 
-fn delays(delay: &Delay) -> Value {
+/// `machineConfigPools` that hold the night pool.
+pub fn delays(delay: &Delay) -> Value {
     if delay.min == 0 {
         return json!([]);
     }

@@ -25,15 +25,13 @@ use crate::{
     example::near_minute,
     installation::{Installation, RELEASE, get, kubectl, path, remove_at_once, run},
     is_over, step_phase,
-    testbed::{NAMESPACE, Testbed, wait_for},
+    testbed::{NAMESPACE, SIMULATED, Testbed, wait_for},
 };
 
 const PAGE: &str = "docs/quick-start.md";
 const FILE: &str = "docs/examples/first-upgrade.yaml";
 /// The image of the page, of the version that the chart asks for.
 const IMAGE: [&str; 2] = ["registry.example.com/upgrade-operator", env!("CARGO_PKG_VERSION")];
-/// The ConfigMap by which the simulated OpenShift is told what there is to upgrade to.
-const OFFERS: &str = "simulated-openshift";
 const MONITORING: &str = "openshift-monitoring";
 const CONFIG_MAP: &str = "cluster-monitoring-config";
 
@@ -173,7 +171,7 @@ fn image_is_there() {
 
 /// Tells the simulated update service again what it offers, and waits until the cluster knows.
 async fn offer(cluster: &Testbed, offers: &Value) {
-    let metadata = json!({"name": OFFERS, "namespace": NAMESPACE});
+    let metadata = json!({"name": SIMULATED, "namespace": NAMESPACE});
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": offers});
     cluster.create_object(&map).await;
     cluster.offered("4.18.5").await;
@@ -372,7 +370,9 @@ async fn a_new_user_reaches_a_watched_upgrade_by_the_quick_start() {
     let _monitoring = Monitoring::there();
     image_is_there();
     // What the simulated update service offers is in the same namespace.
-    let offers = get(&["configmap", OFFERS])["data"].clone();
+    let mut offers = get(&["configmap", SIMULATED])["data"].clone();
+    // So that there is something to watch for as long as it takes to come to that.
+    offers["stall-at"] = json!("40");
     nothing_is_there();
     let mut reader = Reader::new();
 
@@ -453,6 +453,7 @@ async fn a_new_user_reaches_a_watched_upgrade_by_the_quick_start() {
     reader.watches(events, "what happened to the job", |seen| {
         seen.contains(&format!("upgradejob/{name}"))
     });
+    cluster.fault("stall-at", "").await;
     wait_for("the upgrade ends", UPGRADE, async || {
         is_over(&cluster.job(&name).await).then_some(())
     })

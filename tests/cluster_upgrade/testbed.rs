@@ -8,16 +8,17 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
     coordination::v1::Lease,
-    core::v1::{Node, Pod},
+    core::v1::{ConfigMap, Node, Pod},
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{
         ApiResource, DeleteParams, DynamicObject, EvictParams, GroupVersionKind, ListParams, LogParams,
-        PostParams,
+        Patch, PatchParams, PostParams,
     },
     core::NamespaceResourceScope,
 };
@@ -33,11 +34,16 @@ use openshift_upgrade_operator::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::SOON;
 pub use crate::wait::wait_for;
+use crate::{
+    SOON,
+    example::{Delay, delays},
+};
 
 /// The operator's namespace, and of everything that it serves.
 pub const NAMESPACE: &str = "openshift-upgrade";
+/// The ConfigMap by which the simulated OpenShift is told what there is to upgrade to, and its faults.
+pub const SIMULATED: &str = "simulated-openshift";
 
 /// Which event a pod of a hook is for.
 pub fn event_of(pod: &Pod) -> String {
@@ -196,6 +202,23 @@ impl Testbed {
         self.ours().get(name).await.unwrap()
     }
 
+    /// Lets the held pool of the example go in so many seconds; returns when that is.
+    pub async fn let_go_in(&self, job: &UpgradeJob, seconds: i64) -> Timestamp {
+        let start = job.spec.start_after.0.as_second();
+        let due = Timestamp::now().as_second() + seconds;
+        let delay = Delay {
+            min: due - start,
+            max: 3_600,
+        };
+        let config = serde_json::json!({"machineConfigPools": delays(&delay)});
+        let patch = Patch::Merge(serde_json::json!({"spec": {"config": config}}));
+        self.ours::<UpgradeJob>()
+            .patch(&job.name_any(), &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+        Timestamp::from_second(due).unwrap()
+    }
+
     pub async fn jobs(&self) -> Vec<UpgradeJob> {
         self.ours().list(&ListParams::default()).await.unwrap().items
     }
@@ -246,6 +269,16 @@ impl Testbed {
             offers.into_iter().find(|r| r.version == version)
         })
         .await
+    }
+
+    /// Switches a fault of the simulator on, or off with an empty text. A new simulated OpenShift has none.
+    pub async fn fault(&self, name: &str, text: &str) {
+        let value = Some(text).filter(|t| !t.is_empty());
+        let patch = Patch::Merge(serde_json::json!({"data": {name: value}}));
+        self.ours::<ConfigMap>()
+            .patch(SIMULATED, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
     }
 
     pub async fn pool(&self, name: &str) -> MachineConfigPool {
