@@ -16,6 +16,8 @@ use crate::{
 
 /// The API server of the cluster.
 const INSIDE: (&str, u16) = (NODE_ADDRESS, 6443);
+/// Nobody listens there at first. It is none of the ports that the kernel gives to outgoing connections, or it could be taken then.
+const DOOR: (&str, u16) = (NODE_ADDRESS, 19_443);
 
 fn pass_on(mut from: TcpStream, mut to: TcpStream) {
     thread::spawn(move || {
@@ -36,18 +38,14 @@ async fn an_api_server_that_is_away_is_waited_for() {
             "spec": {"replicas": 1, "selector": {"matchLabels": {"set": "away"}}, "template": {"metadata": {"labels": {"set": "away"}}, "spec": {}}},
         }))
         .await;
-    // A port that nobody listens at, yet.
-    let shut = TcpListener::bind((NODE_ADDRESS, 0)).unwrap();
-    let door = shut.local_addr().unwrap();
-    drop(shut);
     let hook = Hook::new("remove-capacity", HookEvent::Finish, "away")
         .with("machineset", "away")
         .with_variable("KUBERNETES_SERVICE_HOST", NODE_ADDRESS)
-        .with_variable("KUBERNETES_SERVICE_PORT", door.port().to_string());
+        .with_variable("KUBERNETES_SERVICE_PORT", DOOR.1.to_string());
     let run = hook.start(&cluster).await;
     run.says("was refused").await;
 
-    let listener = TcpListener::bind(door).unwrap();
+    let listener = TcpListener::bind(DOOR).unwrap();
     // It ends with the tests.
     thread::spawn(move || {
         for outside in listener.incoming() {

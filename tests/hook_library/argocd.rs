@@ -125,7 +125,7 @@ async fn auto_sync_that_comes_back_is_said_and_what_somebody_set_is_kept() {
         &[("child", json!({"automated": {"prune": true}}))],
     )
     .await;
-    let hook = pause("child").with("settle", "4s");
+    let hook = pause("child").with("settle", "10s");
     let run = hook.start(&cluster).await;
     // What a parent Application does.
     wait_for("the child is paused", SOON, async || {
@@ -141,7 +141,7 @@ async fn auto_sync_that_comes_back_is_said_and_what_somebody_set_is_kept() {
         .unwrap();
     run.end().await.failed(
         3,
-        &["auto-sync of child came back within 4s", "pause the parent too"],
+        &["auto-sync of child came back within 10s", "pause the parent too"],
     );
 
     resume("child")

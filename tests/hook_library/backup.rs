@@ -184,7 +184,8 @@ async fn what_is_wrong_with_a_backup_is_said() {
         node.hook("bad").with("keep", "0"),
         node.hook(&unique("no-node"))
             .with("node", "nowhere")
-            .with("timeout", "4s"),
+            // The scheduler has to say so before.
+            .with("timeout", "12s"),
         node.hook(&unique("no-script")).with("root", root),
     );
     let ended = tokio::join!(
@@ -200,7 +201,7 @@ async fn what_is_wrong_with_a_backup_is_said() {
     ended.3.failed(
         4,
         &[
-            "etcd is not backed up by the deadline of 4s",
+            "etcd is not backed up by the deadline of 12s",
             "is on no node",
             "nodes are available",
         ],
