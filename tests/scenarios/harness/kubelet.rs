@@ -9,8 +9,9 @@ use std::{
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
+use openshift_upgrade_operator::hooks::task_run;
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, until};
@@ -26,11 +27,15 @@ pub const ATTEMPTS: &str = "scenario/attempts";
 /// How long a pod must have been there before Argo takes it for deleted: `RECENTLY_STARTED_POD_DURATION`, 10 s.
 const NOT_RECENT: Duration = Duration::from_secs(12);
 
+/// Label of the pods of a TaskRun: its name.
+const TASK_RUN: &str = "tekton.dev/taskRun";
+
 /// Runs pods until it is dropped.
 pub async fn run(client: Client) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let task_runs = Api::namespaced_with(client.clone(), NAMESPACE, &task_run::resource());
     let nodes: Api<Node> = Api::all(client);
-    let of_task_runs = ListParams::default().labels("tekton.dev/taskRun");
+    let of_task_runs = ListParams::default().labels(TASK_RUN);
     let mut tries = Tries::default();
     let of_jobs = ListParams::default().labels("batch.kubernetes.io/job-name");
     let of_workflows = ListParams::default().labels("workflows.argoproj.io/workflow");
@@ -50,7 +55,7 @@ pub async fn run(client: Client) {
             .map(|l| l.items)
             .unwrap_or_default()
         {
-            step_of_task_run(&pods, &nodes, &pod, &mut tries).await;
+            step_of_task_run(&pods, &nodes, &task_runs, &pod, &mut tries).await;
         }
         // An API server that is away is part of some scenarios: tried again.
         for pod in pods.list(&of_jobs).await.map(|l| l.items).unwrap_or_default() {
@@ -207,22 +212,26 @@ impl Tries {
     }
 }
 
-async fn step_of_task_run(pods: &Api<Pod>, nodes: &Api<Node>, pod: &Pod, tries: &mut Tries) {
+async fn step_of_task_run(
+    pods: &Api<Pod>,
+    nodes: &Api<Node>,
+    task_runs: &Api<DynamicObject>,
+    pod: &Pod,
+    tries: &mut Tries,
+) {
     let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
     let (name, way) = (pod.name_any(), tries.way(pod));
     let is_bound = pod.spec.as_ref().is_some_and(|s| s.node_name.is_some());
     let is_over = matches!(phase, Some("Succeeded" | "Failed"));
     let now = DeleteParams::default().grace_period(0);
     let result = if pod.metadata.deletion_timestamp.is_some() {
-        // A program that does not catch the signal: Tekton's entrypoint makes 255 of it.
-        let told = if is_over {
-            Ok(())
-        } else {
+        if !is_over {
+            // A program that does not catch the signal: Tekton's entrypoint makes 255 of it.
             write(pods, &name, &steps(pod, Some(255))).await
-        };
-        match told {
-            Ok(()) => pods.delete(&name, &now).await.map(drop),
-            error => error,
+        } else if has_seen_its_end(task_runs, pod).await {
+            pods.delete(&name, &now).await.map(drop)
+        } else {
+            Ok(())
         }
     } else if !is_bound {
         // A pod without a node would be gone at once when it is deleted.
@@ -238,6 +247,17 @@ async fn step_of_task_run(pods: &Api<Pod>, nodes: &Api<Node>, pod: &Pod, tries: 
     if let Err(error) = result {
         eprintln!("stand-in kubelet: pod {name}: {error}");
     }
+}
+
+/// Whether Tekton has seen how a pod ended. One that goes before it makes again, as if nothing had been.
+async fn has_seen_its_end(task_runs: &Api<DynamicObject>, pod: &Pod) -> bool {
+    let name = pod.labels().get(TASK_RUN).map_or("", String::as_str);
+    let Ok(run) = task_runs.get_opt(name).await else {
+        return false;
+    };
+    run.is_none_or(|r| {
+        r.metadata.deletion_timestamp.is_some() || r.data["status"]["completionTime"].is_string()
+    })
 }
 
 async fn bind(pods: &Api<Pod>, nodes: &Api<Node>, name: &str) -> Result<(), kube::Error> {
