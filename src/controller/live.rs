@@ -14,7 +14,10 @@ use super::{
 use crate::{
     api::{cluster_version::ClusterVersion as ManagedClusterVersion, labels},
     engine::{Engine, Workflow},
-    hooks::task_run::{self, PodSight, TaskRun},
+    hooks::{
+        task_run::{self, PodSight, TaskRun},
+        tracker,
+    },
     openshift::{cluster_operator::ClusterOperator, cluster_version, machine_config_pool::MachineConfigPool},
     unreadable::Unreadable,
     world::World,
@@ -39,8 +42,8 @@ pub enum TaskRuns {
     Absent,
     /// They are, and it is an error if their kind is not there.
     Asked,
-    /// They are; if their kind is not there, those count that were there last. A Tekton that is removed goes before it is
-    /// certain, and must not keep the jobs of another engine waiting.
+    /// They are. If their kind is not there, those that were there last will do as long as no job waits for one: a Tekton that is
+    /// being removed must not keep everybody waiting until it is certain that it is gone.
     AskedOrCopied,
 }
 
@@ -75,12 +78,8 @@ pub async fn refresh(
     )
     .await?;
     let hook_task_runs = match kinds.task_runs {
-        TaskRuns::Absent => Vec::new(),
-        TaskRuns::Asked => task_runs(client, namespace, &list).await?,
-        TaskRuns::AskedOrCopied => match task_runs(client, namespace, &list).await {
-            Err(error) if error.is_no_such_kind() => world.hook_task_runs.clone(),
-            found => found?,
-        },
+        TaskRuns::Absent => Ok(Vec::new()),
+        TaskRuns::Asked | TaskRuns::AskedOrCopied => task_runs(client, namespace, &list).await,
     };
     let mut unreadable = Vec::new();
     let managed_versions = ours(client, namespace, &list, &mut unreadable).await?;
@@ -93,8 +92,14 @@ pub async fn refresh(
         nodes,
         control_plane_topology,
         outside,
+        hook_task_runs: copied,
         ..
     } = world;
+    let will_copies_do = kinds.task_runs == TaskRuns::AskedOrCopied && !tracker::is_any_awaited(&jobs);
+    let hook_task_runs = match hook_task_runs {
+        Err(error) if will_copies_do && error.is_no_such_kind() => copied,
+        asked => asked?,
+    };
     Ok(World {
         cluster_version,
         managed_versions,

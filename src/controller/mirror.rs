@@ -26,6 +26,9 @@ use departed::Departed;
 /// An API server that is starting may not know a kind for a moment, nor our rights. After so long what it says is true.
 const GONE: Duration = Duration::from_secs(120);
 
+/// As long as that is not certain, it is looked for at least this often.
+const DOUBTFUL_LOOK: Duration = Duration::from_secs(20);
+
 /// What is known of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
@@ -72,6 +75,8 @@ impl Gone {
 enum Look {
     /// It was never there.
     NeverThere,
+    /// It was there, and is missed from now on.
+    Missed,
     /// It was there, and the right to it is gone for good: its objects are forgotten, and have to be listed again.
     RightLost,
     /// Nothing new.
@@ -91,12 +96,15 @@ struct Inner<T> {
 /// A stripped copy of the objects of one kind.
 pub struct Mirror<T> {
     inner: Arc<Mutex<Inner<T>>>,
+    /// Whoever has looked and found no such kind wants its watch to look as well.
+    look: Arc<Notify>,
 }
 
 impl<T> Clone for Mirror<T> {
     fn clone(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
+            look: Arc::clone(&self.look),
         }
     }
 }
@@ -113,6 +121,7 @@ impl<T: Clone> Default for Mirror<T> {
         };
         Self {
             inner: Arc::new(Mutex::new(inner)),
+            look: Arc::default(),
         }
     }
 }
@@ -159,7 +168,7 @@ impl<T: Clone> Mirror<T> {
     /// Whether there are objects to be read: the kind is listed, and neither it nor the right to it went since.
     pub fn is_there(&self) -> bool {
         // Objects that were forgotten are not there, however long the next look takes.
-        self.knowledge() == Knowledge::Known && !self.is_forgotten() && !self.is_settled()
+        self.is_believed_there() && !self.is_forgotten()
     }
 
     /// Whether the kind was not there when it was first looked for, and it is too early to believe that: an API server that is
@@ -168,15 +177,17 @@ impl<T: Clone> Mirror<T> {
         self.knowledge() == Knowledge::NoSuchKind && !self.is_settled()
     }
 
-    /// Notes that the kind is not there, for who has looked: the watch of a kind that is removed may go on for a while.
+    /// Notes that there is no such kind, for who has looked. The watch of a kind that is removed may go on for minutes: it looks
+    /// now, and finds out whether that stays so.
     pub fn not_found(&self) {
-        self.missing(Absence::NoSuchKind, GONE);
+        self.missing(Absence::NoSuchKind, DOUBTFUL_LOOK);
+        self.look.notify_one();
     }
 
     /// Whether the kind was there, and the API server says that it is not any more, for too short a time to believe that.
     pub fn may_be_gone(&self) -> bool {
         let inner = self.lock();
-        let is_said = |gone: Gone| gone.counts() && !gone.is_settled();
+        let is_said = |gone: Gone| gone.why == Absence::NoSuchKind && gone.counts() && !gone.is_settled();
         inner.knowledge == Knowledge::Known && inner.gone.is_some_and(is_said)
     }
 
@@ -261,7 +272,9 @@ impl<T: Clone> Mirror<T> {
         let now = Instant::now();
         let before = inner.gone.filter(|gone| gone.why == why && gone.counts());
         let since = before.map_or(now, |gone| gone.since);
-        let until = now + next_look + Self::LOOK_TAKES;
+        let until = before
+            .map_or(now, |gone| gone.until)
+            .max(now + next_look + Self::LOOK_TAKES);
         inner.gone = Some(Gone { why, since, until });
         if inner.knowledge == Knowledge::Unknown {
             inner.knowledge = Knowledge::NoSuchKind;
@@ -276,7 +289,16 @@ impl<T: Clone> Mirror<T> {
             inner.is_forgotten = true;
             return Look::RightLost;
         }
-        Look::Same
+        if before.is_none() && inner.knowledge == Knowledge::Known {
+            Look::Missed
+        } else {
+            Look::Same
+        }
+    }
+
+    /// Whether the kind was there, and it is not certain that it is not any more.
+    fn is_believed_there(&self) -> bool {
+        self.knowledge() == Knowledge::Known && !self.is_settled()
     }
 
     /// Whether the objects were forgotten, and are not listed again.
@@ -359,7 +381,15 @@ pub async fn watch<K, T>(
     let mut backoff = Backoff::default();
     let anew = || watcher::watcher(api.clone(), config.watch.clone());
     let mut stream = std::pin::pin!(anew());
-    while let Some(event) = stream.next().await {
+    loop {
+        let event = tokio::select! {
+            event = stream.next() => event,
+            () = mirror.look.notified() => {
+                stream.set(anew());
+                continue;
+            }
+        };
+        let Some(event) = event else { return };
         let error = match event {
             Ok(event) => {
                 let (was_absent, was_forgotten) =
@@ -382,7 +412,13 @@ pub async fn watch<K, T>(
             tokio::time::sleep(delay).await;
             continue;
         };
-        let delay = backoff.delay(config.absent_kind_poll);
+        let is_doubtful = why == Absence::NoSuchKind && mirror.is_believed_there();
+        let longest = if is_doubtful {
+            DOUBTFUL_LOOK.min(config.absent_kind_poll)
+        } else {
+            config.absent_kind_poll
+        };
+        let delay = backoff.delay(longest);
         let look = mirror.missing(why, delay);
         tell_absence(&kind, why, look, &error);
         // One that goes on where it was would neither bring back what was forgotten, nor tell that the kind is there again.
@@ -390,10 +426,13 @@ pub async fn watch<K, T>(
             stream.set(anew());
         }
         match look {
-            Look::Same => {}
+            Look::Same | Look::Missed => {}
             Look::NeverThere | Look::RightLost => changed.notify_one(),
         }
-        tokio::time::sleep(delay).await;
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = mirror.look.notified() => stream.set(anew()),
+        }
     }
 }
 
@@ -421,6 +460,15 @@ fn tell_absence(kind: &str, why: Absence, look: Look, error: &watcher::Error) {
             %error,
             "the operator has lost the right to list and watch this kind, and goes on as if there were none of it; give it the \
              right again (the Role or ClusterRole of the chart has the rule), or take out what needs the kind"
+        ),
+        (Look::Missed, Absence::NoSuchKind) => tracing::info!(
+            kind,
+            "the API server does not have this kind any more; looking again until that is certain"
+        ),
+        (Look::Missed, Absence::NoRight) => tracing::info!(
+            kind,
+            %error,
+            "the operator may not list and watch this kind any more; looking again until that is certain"
         ),
         (Look::Same, _) => tracing::debug!(kind, %error, "still does without this kind"),
     }

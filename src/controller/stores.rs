@@ -13,7 +13,6 @@ use kube::{
 use tokio::{sync::Notify, task::JoinSet};
 
 use super::{
-    calls::CallError,
     live,
     mirror::{self, Knowledge, Mirror, watch},
     node_force_drain::Counts,
@@ -337,22 +336,31 @@ impl Stores {
         kinds.iter().any(|(_, mirror)| mirror.may_be_gone())
     }
 
-    /// Whether the API server has all kinds of an engine at this moment; if not, the engine may be gone from now on.
-    pub(super) async fn looks_there(
-        &self,
-        client: &Client,
-        namespace: &str,
-        engine: EngineChoice,
-    ) -> Result<bool, CallError> {
+    /// The same of any engine.
+    pub(super) fn may_any_be_gone(&self) -> bool {
+        self.engine_kinds().iter().any(|(_, mirror)| mirror.may_be_gone())
+    }
+
+    /// Whether the API server has a kind of an engine not at this moment; then the engine may be gone from now on. Any other
+    /// answer, or none, is no reason to wait: jobs do not depend on the life of their engine.
+    pub(super) async fn misses(&self, client: &Client, namespace: &str, engine: EngineChoice) -> bool {
         for (kind, mirror) in self.kinds_of(engine) {
-            let attempt = format!("see whether the kind {} is there", kind.kind);
+            let attempt = format!("see whether there are {}", kind.plural);
             let api = Api::namespaced_with(client.clone(), namespace, &kind);
-            if !live::is_there(attempt, &api).await? {
-                mirror.not_found();
-                return Ok(false);
+            match live::is_there(attempt, &api).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    tracing::info!(
+                        kind = kind.kind,
+                        "the API server does not have this kind any more; looking again until that is certain"
+                    );
+                    mirror.not_found();
+                    return true;
+                }
+                Err(error) => tracing::warn!(%error, "not knowing better, the engine counts as there"),
             }
         }
-        Ok(true)
+        false
     }
 
     /// The first kind that is not known yet, or that must be there and is not; `None` when decisions can be made.

@@ -41,7 +41,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// So long is waited until the watch tells how a workflow ended that is gone.
 const WATCH_BEHIND: Duration = Duration::from_secs(2);
 
-/// Kinds of an engine that are not there although a job has begun on it are looked for again after so long.
+/// So often it is looked whether the engine of a job is there, or gone for good, where that is not certain.
 const ENGINE_LOOK: Duration = Duration::from_secs(5);
 
 /// What is remembered from pass to pass.
@@ -149,7 +149,7 @@ pub async fn reconcile(
         templates: scene.templates,
     };
     let mut decision = pass.decide_informed(memory).await?;
-    if pass.begins_on_nothing(&decision).await? {
+    if pass.begins_on_nothing(&decision).await {
         decision = pass.decide_informed(memory).await?;
     }
     pass.carry_out(&decision, memory).await?;
@@ -334,24 +334,26 @@ impl Pass<'_> {
             Err(why) => EngineState::Missing(why),
             // A workflow that cannot be made would cost the job the patience that it has with engines.
             Ok(engine) if begun.is_none() && self.ctx.stores.may_be_gone(engine) => {
-                EngineState::Missing(engine::may_be_gone(engine))
+                EngineState::Missing(engine::in_doubt(engine))
             }
             Ok(engine) => EngineState::Ready(engine),
         }
     }
 
-    /// Whether the job would begin on an engine that the API server does not have any more; then this is known from here on. The
-    /// watch of a kind that is removed may not tell it for minutes.
-    async fn begins_on_nothing(&self, decision: &Decision) -> Result<bool, Error> {
-        let follows = decision.status.workflow.as_ref();
-        match follows.filter(|_| self.job.workflow().is_none()) {
-            Some(w) => {
-                let (client, namespace) = (&self.ctx.client, &self.ctx.settings.namespace);
-                let is_there = self.ctx.stores.looks_there(client, namespace, w.engine).await?;
-                Ok(!is_there)
-            }
-            None => Ok(false),
-        }
+    /// Whether the job would take the lock for, or begin on, an engine that the API server does not have any more; then this is
+    /// known from here on. The watch of a kind that is removed may not tell it for minutes.
+    async fn begins_on_nothing(&self, decision: &Decision) -> bool {
+        let EngineState::Ready(engine) = self.engine() else {
+            return false;
+        };
+        let follows = decision.status.workflow.is_some() || decision.actions.contains(&Action::TakeLock);
+        let Context {
+            client,
+            stores,
+            settings,
+            ..
+        } = self.ctx;
+        self.job.workflow().is_none() && follows && stores.misses(client, &settings.namespace, engine).await
     }
 
     /// When to look again. A question that is open although it was asked took too long to answer: ask again, but not all the
@@ -360,8 +362,7 @@ impl Pass<'_> {
         let is_open =
             !decision.asks.is_empty() || !decision.looks.is_empty() || !decision.hook_pods.is_empty();
         let soon = is_open.then_some(ASK_AGAIN);
-        let mut engines = [EngineChoice::Argo, EngineChoice::Tekton].into_iter();
-        let is_in_doubt = self.job.workflow().is_none() && engines.any(|e| self.ctx.stores.may_be_gone(e));
+        let is_in_doubt = self.job.workflow().is_none() && self.ctx.stores.may_any_be_gone();
         let look = is_in_doubt.then_some(ENGINE_LOOK);
         let after = soon.into_iter().chain(look).min();
         let later = after.map(|after| in_future(self.ctx.now(), after));

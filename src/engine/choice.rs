@@ -51,16 +51,13 @@ pub fn choose(
 }
 
 /// What a job says that would begin on an engine of which it is not certain that it is still there.
-pub fn may_be_gone(choice: EngineChoice) -> String {
-    let kind = of(choice).map_or_else(String::new, |engine| {
-        let resource = engine.resource();
-        format!(
-            " (the API server says that there is no kind {} of {}, or no right to it)",
-            resource.kind, resource.group
-        )
+pub fn in_doubt(choice: EngineChoice) -> String {
+    let kinds = of(choice).map_or_else(String::new, |engine| {
+        let group = engine.resource().group;
+        format!(" (the API server does not have all of its kinds in {group} any more)")
     });
     format!(
-        "engine {} may just have been removed{kind}: the job waits for up to two minutes until that is certain",
+        "engine {} may just have been removed{kinds}: the job waits for up to two minutes until that is certain",
         choice.as_str()
     )
 }
@@ -97,11 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_gone_is_said() {
+    fn what_is_in_doubt_is_said() {
         assert_eq!(
-            may_be_gone(EngineChoice::Tekton),
-            "engine tekton may just have been removed (the API server says that there is no kind PipelineRun of tekton.dev, or \
-             no right to it): the job waits for up to two minutes until that is certain"
+            in_doubt(EngineChoice::Tekton),
+            "engine tekton may just have been removed (the API server does not have all of its kinds in tekton.dev any more): the \
+             job waits for up to two minutes until that is certain"
         );
     }
 

@@ -35,7 +35,7 @@ use crate::{
     plan::{Plan, RunKind},
 };
 
-pub use choice::{Installed, choose, may_be_gone};
+pub use choice::{Installed, choose, in_doubt};
 pub use metrics::metrics;
 pub use native::{Native, Start, Templates};
 pub use workflow::{Place, Workflow, Write};

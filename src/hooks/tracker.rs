@@ -143,6 +143,16 @@ fn is_given_up(tracker: &[HookTracker], run: &HookRun<'_>) -> bool {
     run.kind == RunKind::TaskRun && run.state == HookState::Active && is_stored
 }
 
+/// Whether any of the jobs waits for what runs for a hook of its.
+pub fn is_any_awaited(jobs: &[UpgradeJob]) -> bool {
+    let is_awaited = |t: &HookTracker| t.status == HookState::Active && t.workflow_step.is_none();
+    let mut tracked = jobs
+        .iter()
+        .filter_map(|j| j.status.as_ref())
+        .flat_map(|s| &s.hook_tracker);
+    tracked.any(is_awaited)
+}
+
 /// The TaskRuns of `job` that `tracker` has as running, by name, each with the number of its entry.
 pub fn task_runs_under_way(
     job: &UpgradeJob,

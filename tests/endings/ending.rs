@@ -132,13 +132,29 @@ impl Morning {
         self.job().status.unwrap_or_default()
     }
 
-    /// Whether the message of the job had this part at any time.
+    /// All versions of the objects of this kind, such as `upgradejobs`, with their times.
+    fn versions(&self, plural: &str) -> impl Iterator<Item = (Timestamp, &Value)> {
+        let of = self
+            .journal
+            .iter()
+            .filter(move |e| e.kind.split('.').next() == Some(plural));
+        of.filter_map(|e| Some((e.at, e.after.as_deref()?)))
+    }
+
+    /// Whether the message of a job had this part at any time.
     pub fn has_said(&self, part: &str) -> bool {
-        let jobs = self.journal.iter().filter(|e| e.kind.starts_with("upgradejobs."));
-        jobs.filter_map(|e| e.after.as_deref()).any(|job| {
+        self.versions("upgradejobs").any(|(_, job)| {
             let message = job["status"]["message"].as_str();
             message.is_some_and(|m| m.contains(part))
         })
+    }
+
+    /// When a job first took the lock.
+    pub fn locked_at(&self) -> Option<Timestamp> {
+        let mut all = self.versions("clusterversions");
+        let locked =
+            all.find(|(_, cluster)| !cluster["metadata"]["annotations"][annotations::UPGRADE_JOB].is_null());
+        locked.map(|(at, _)| at)
     }
 
     /// Jobs of hooks as they were created: hook, and `<event>[ <pool>]:<EVENT_reason>`.

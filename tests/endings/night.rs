@@ -167,8 +167,8 @@ impl Night {
         self
     }
 
-    /// The operator takes what engine there is: Argo, which is removed, and perhaps installed again. There are no hooks of
-    /// Create, which would begin on it long before.
+    /// The operator takes what engine there is: Argo, which is removed, and perhaps installed again; the operator's watches go on
+    /// meanwhile. There are no hooks of Create, which would begin on it long before.
     pub fn argo_removed(mut self, when: &str, back: Option<&str>) -> Self {
         self = self.on(EngineChoice::Argo);
         self.engine = EngineChoice::Auto;

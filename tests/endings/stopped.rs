@@ -137,31 +137,63 @@ fn upgrade_that_needs_no_engine(#[case] night: Night) {
 }
 
 /// A job that has not begun waits until it is certain that its engine is gone, or still there, and says so: a workflow that
-/// cannot be made would cost it a quarter of an hour, and somebody the sleep.
+/// cannot be made would cost it a quarter of an hour, and somebody the sleep. Others may go first: it has no lock.
 #[rstest]
-#[case::for_good("21:59:30", None, "22:01:30", EngineChoice::Embedded)]
-#[case::for_a_moment("21:59:30", Some("22:00:20"), "22:00:20", EngineChoice::Argo)]
-#[case::long_before("21:50", None, "22:00", EngineChoice::Embedded)]
+#[case::for_good("21:59:30", None, false, "22:02", EngineChoice::Embedded)]
+#[case::for_a_moment("21:59:30", Some("22:00:30"), false, "22:00:30", EngineChoice::Argo)]
+#[case::with_its_watch("21:59:30", None, true, "22:01:30", EngineChoice::Embedded)]
+#[case::with_its_watch_for_a_moment("21:59:30", Some("22:00:30"), true, "22:00:30", EngineChoice::Argo)]
+#[case::long_before("21:50", None, true, "22:00", EngineChoice::Embedded)]
+#[case::and_back_before("21:59:30", Some("21:59:50"), false, "22:00", EngineChoice::Argo)]
 fn an_engine_that_is_removed_before_the_start(
     #[case] when: &str,
     #[case] back: Option<&str>,
+    #[case] is_watch_ended: bool,
     #[case] certain: &str,
     #[case] expected: EngineChoice,
 ) {
-    let morning = Night::by_hand().argo_removed(when, back).play();
+    let mut night = Night::by_hand().argo_removed(when, back);
+    if is_watch_ended {
+        night = night.fault(when, &format!("{}:35", &when[..5]), &json!({"apiServerAway": {}}));
+    }
+    let morning = night.play();
     morning.assert_all_is_given_back();
     let (ending, status) = (morning.ending(), morning.status());
     assert_eq!(ending.as_, "Succeeded/Succeeded", "{}", ending.message);
     assert_eq!(status.workflow.map(|w| w.engine), Some(expected));
     assert_eq!(status.former_workflows, []);
     assert_eq!(conditions::get(&status.conditions, types::ENGINE_STALLED), None);
-    let started = status.started_at.unwrap().0;
     let certain = clock(certain);
-    assert!((certain..=certain + 45.seconds()).contains(&started), "{started}");
+    let (locked, started) = (morning.locked_at().unwrap(), status.started_at.unwrap().0);
+    assert!(
+        (certain..=certain + 30.seconds()).contains(&locked),
+        "locked at {locked}, started at {started}"
+    );
+    assert!(
+        (locked - 1.second()..=locked + 5.seconds()).contains(&started),
+        "{started}"
+    );
     assert_eq!(
         morning.has_said("engine argo may just have been removed"),
         certain > clock("22:00")
     );
+}
+
+/// It has no other, and must not keep the lock from those that have.
+#[test]
+fn a_job_that_names_an_engine_which_is_removed() {
+    let night = Night::by_hand()
+        .argo_removed("21:59:30", None)
+        .config(&json!({"workflow": {"engine": "argo"}}));
+    let morning = night.play();
+    morning.assert_all_is_given_back();
+    let ending = morning.ending();
+    assert_eq!(
+        ending.as_, "Succeeded/Skipped Expired/EngineMissing",
+        "{}",
+        ending.message
+    );
+    assert_eq!(morning.locked_at(), None);
 }
 
 /// A person pauses it in Argo, and forgets about it.

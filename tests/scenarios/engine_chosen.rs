@@ -165,9 +165,12 @@ async fn an_engine_that_is_removed_before_a_job_starts_is_not_waited_for(
             status(j).message.is_some_and(|m| m.contains(&in_doubt))
         })
         .await;
+        s.until_job("alone", "begins without an engine", |j| {
+            engine_of(j) == Some(EngineChoice::Embedded)
+        })
+        .await;
         let alone = s.until_over("alone").await;
         assert_succeeded(&alone);
-        assert_eq!(engine_of(&alone), Some(EngineChoice::Embedded));
         assert_eq!(has(&alone, "EngineStalled"), None);
     })
     .await;

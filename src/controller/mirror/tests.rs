@@ -26,7 +26,15 @@ fn watching(
     answers: Vec<(u16, serde_json::Value)>,
     is_optional: bool,
 ) -> (Mirror<String>, impl Future<Output = ()>) {
-    let answers: Answers = Arc::new(Mutex::new(answers.into()));
+    watching_where(&Arc::new(Mutex::new(answers.into())), is_optional)
+}
+
+/// The same with answers that may be changed meanwhile.
+fn watching_where(
+    answers: &Answers,
+    is_optional: bool,
+) -> (Mirror<String>, impl Future<Output = ()> + use<>) {
+    let answers = Arc::clone(answers);
     let answer = move |request: http::Request<kube::client::Body>| {
         let is_watch = request.uri().query().is_some_and(|q| q.contains("watch=true"));
         let mut left = answers.lock().unwrap();
@@ -140,8 +148,7 @@ async fn objects_are_forgotten_once_the_right_to_them_is_lost(
 #[rstest::rstest]
 #[case::kind_at_first(404, 60, true, true)]
 #[case::kind_for_good(404, 130, false, false)]
-#[case::right_at_first(403, 60, true, true)]
-#[case::right_for_good(403, 600, false, false)]
+#[case::only_the_right(403, 60, false, true)]
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_was_there_may_be_gone_before_it_is(
     #[case] code: u16,
@@ -150,25 +157,49 @@ async fn a_kind_that_was_there_may_be_gone_before_it_is(
     #[case] is_there: bool,
 ) {
     let (mirror, watching) = watching(vec![listed(&[]), refused(code)], true);
-    assert!(!mirror.may_be_gone(), "it was never there");
     let _ = tokio::time::timeout(Duration::from_secs(seconds), watching).await;
     assert_eq!((mirror.may_be_gone(), mirror.is_there()), (may_be_gone, is_there));
 }
 
-/// Where only the right was gone the watch goes on and tells nothing, so that the doubt ends later.
 #[rstest::rstest]
-#[case::was_never_there(vec![refused(404)], 5, false)]
-#[case::kind_came_back(vec![listed(&[]), refused(404), listed(&[])], 5, true)]
-#[case::right_came_back(vec![listed(&[]), refused(403), listed(&[])], 70, true)]
+#[case::was_never_there(vec![refused(404)], false)]
+#[case::came_back(vec![listed(&[]), refused(404), listed(&[])], true)]
 #[tokio::test(start_paused = true)]
 async fn there_is_no_doubt_without_a_reason(
     #[case] answers: Vec<(u16, serde_json::Value)>,
-    #[case] seconds: u64,
     #[case] is_there: bool,
 ) {
     let (mirror, watching) = watching(answers, true);
-    let _ = tokio::time::timeout(Duration::from_secs(seconds), watching).await;
+    let _ = tokio::time::timeout(Duration::from_secs(5), watching).await;
     assert_eq!((mirror.may_be_gone(), mirror.is_there()), (false, is_there));
+}
+
+/// The watch goes on all the time: it would tell nothing by itself.
+#[rstest::rstest]
+#[case::is_back(listed(&[]), 5, false, true)]
+#[case::is_gone_at_first(refused(404), 60, true, true)]
+#[case::is_gone_for_good(refused(404), 130, false, false)]
+#[tokio::test(start_paused = true)]
+async fn who_finds_no_kind_makes_its_watch_look(
+    #[case] then: (u16, serde_json::Value),
+    #[case] seconds: u64,
+    #[case] may_be_gone: bool,
+    #[case] is_there: bool,
+) {
+    let answers: Answers = Arc::new(Mutex::new([listed(&[])].into()));
+    let (mirror, watching) = watching_where(&answers, true);
+    let asking = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        *answers.lock().unwrap() = [then].into();
+        mirror.not_found();
+        assert!(mirror.may_be_gone() && mirror.is_there());
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    };
+    tokio::select! {
+        () = watching => {}
+        () = asking => {}
+    }
+    assert_eq!((mirror.may_be_gone(), mirror.is_there()), (may_be_gone, is_there));
 }
 
 #[tokio::test(start_paused = true)]

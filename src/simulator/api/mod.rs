@@ -184,15 +184,14 @@ impl ApiServer {
         self.inner.left.notify_waiters();
     }
 
-    /// From now on the server has no such kind, as far as operators can see, and their watches of it end. The simulated cluster
-    /// keeps it: its own parts are not what is tested.
+    /// From now on the server has no such kind, as far as operators can see; watches of it that have begun go on. The simulated
+    /// cluster keeps it: its own parts are not what is tested.
     pub fn hide_from_operators(&self, group: &str, plural: &str) {
         let hidden = Resource {
             group: group.to_owned(),
             plural: plural.to_owned(),
         };
         lock(&self.inner.faults).hidden.insert(hidden);
-        self.inner.left.notify_waiters();
     }
 
     /// The server has all kinds again.
@@ -359,10 +358,7 @@ impl ApiServer {
         match Watch::new(&self.inner.storage, request, &place.resource, kind, filter) {
             Ok(watch) => {
                 let server = self.clone();
-                let resource = place.resource.clone();
-                let lines = watch
-                    .lines()
-                    .take_until(Box::pin(server.gone(identity, resource)));
+                let lines = watch.lines().take_until(Box::pin(server.gone(identity)));
                 let frames = lines.map(|line| Ok::<_, Infallible>(Frame::data(line)));
                 Ok(answer(StatusCode::OK, StreamBody::new(frames).boxed_unsync()))
             }
@@ -372,13 +368,12 @@ impl ApiServer {
         }
     }
 
-    /// Completes when the server, or this kind of it, goes away for this client.
-    async fn gone(self, identity: Identity, resource: Resource) {
+    /// Completes when the server goes away for this client.
+    async fn gone(self, identity: Identity) {
         loop {
             let mut told = std::pin::pin!(self.inner.left.notified());
             told.as_mut().enable();
-            let is_gone = self.is_away(identity) || self.is_cut_off(identity);
-            if is_gone || self.is_hidden(identity, &resource) {
+            if self.is_away(identity) || self.is_cut_off(identity) {
                 return;
             }
             told.await;
