@@ -385,6 +385,8 @@ pub async fn watch<K, T>(
         let event = tokio::select! {
             event = stream.next() => event,
             () = mirror.look.notified() => {
+                // API servers that disagree must not make it list all the time.
+                tokio::time::sleep(backoff.delay(DOUBTFUL_LOOK)).await;
                 stream.set(anew());
                 continue;
             }

@@ -96,7 +96,12 @@ impl Context {
                 live::TaskRuns::Absent
             },
         };
-        let fresh = live::refresh(&self.client, &self.settings.namespace, world.clone(), kinds).await?;
+        let fresh = live::refresh(&self.client, &self.settings.namespace, world.clone(), kinds).await;
+        if fresh.as_ref().is_err_and(CallError::is_no_such_kind) {
+            // The only kind of these that may be removed. Its watch may not tell that for minutes.
+            self.stores.task_runs_not_found();
+        }
+        let fresh = fresh?;
         Ok(World {
             outside: self.outside(),
             ..fresh

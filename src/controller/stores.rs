@@ -341,6 +341,18 @@ impl Stores {
         self.engine_kinds().iter().any(|(_, mirror)| mirror.may_be_gone())
     }
 
+    /// Notes that an engine was not found, for who has read one of its kinds. If it is there, that is known in a moment.
+    pub(super) fn not_found(&self, engine: EngineChoice) {
+        for (_, mirror) in self.kinds_of(engine) {
+            mirror.not_found();
+        }
+    }
+
+    /// The same of TaskRuns.
+    pub(super) fn task_runs_not_found(&self) {
+        self.task_runs.not_found();
+    }
+
     /// Whether the API server has a kind of an engine not at this moment; then the engine may be gone from now on. Any other
     /// answer, or none, is no reason to wait: jobs do not depend on the life of their engine.
     pub(super) async fn misses(&self, client: &Client, namespace: &str, engine: EngineChoice) -> bool {

@@ -24,7 +24,9 @@ use super::{
 };
 use crate::{
     api::{
-        UpgradeJob, labels,
+        UpgradeJob,
+        conditions::{self, types},
+        labels,
         upgrade_job::{EngineChoice, UpgradeJobStatus},
     },
     engine::{self, Engine, Templates, Workflow, embedded},
@@ -120,8 +122,13 @@ pub async fn reconcile(
                 // With its kind, or the right to it, it went itself. For a moment an API server may not know the kind: that is
                 // tried again.
                 Err(error) if error.is_out_of_reach() && !ctx.stores.installed().has(engine.kind()) => None,
-                found => {
-                    let found = found?;
+                Err(error) => {
+                    if error.is_no_such_kind() {
+                        ctx.stores.not_found(engine.kind());
+                    }
+                    return Err(error.into());
+                }
+                Ok(found) => {
                     if found.is_none() {
                         // What it showed last is on the way; without it, a stop may look like a deletion.
                         let gone = ctx.stores.until_workflow_is_gone(engine.kind(), name);
@@ -149,7 +156,7 @@ pub async fn reconcile(
         templates: scene.templates,
     };
     let mut decision = pass.decide_informed(memory).await?;
-    if pass.begins_on_nothing(&decision).await {
+    if pass.rests_on_nothing(&decision).await {
         decision = pass.decide_informed(memory).await?;
     }
     pass.carry_out(&decision, memory).await?;
@@ -340,20 +347,34 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether the job would take the lock for, or begin on, an engine that the API server does not have any more; then this is
-    /// known from here on. The watch of a kind that is removed may not tell it for minutes.
-    async fn begins_on_nothing(&self, decision: &Decision) -> bool {
+    /// Whether this rests on an engine that the API server does not have any more: the job would take the lock for it, begin on
+    /// it, or find that it cannot run the job's hooks. Then that is known from here on; the watch of a kind that is removed may not
+    /// tell it for minutes.
+    async fn rests_on_nothing(&self, decision: &Decision) -> bool {
         let EngineState::Ready(engine) = self.engine() else {
             return false;
         };
-        let follows = decision.status.workflow.is_some() || decision.actions.contains(&Action::TakeLock);
+        let UpgradeJobStatus {
+            workflow,
+            judged_engine,
+            conditions: told,
+            ..
+        } = &decision.status;
+        let judged = self.job.status.as_ref().and_then(|s| s.judged_engine);
+        let rests = workflow.is_some()
+            || decision.actions.contains(&Action::TakeLock)
+            || *judged_engine != judged
+            || conditions::is_true(told, types::FAILED);
         let Context {
             client,
             stores,
             settings,
             ..
         } = self.ctx;
-        self.job.workflow().is_none() && follows && stores.misses(client, &settings.namespace, engine).await
+        self.job.workflow().is_none()
+            && !self.job.is_finished()
+            && rests
+            && stores.misses(client, &settings.namespace, engine).await
     }
 
     /// When to look again. A question that is open although it was asked took too long to answer: ask again, but not all the

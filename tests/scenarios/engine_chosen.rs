@@ -20,6 +20,7 @@ use crate::{
         objects::{hook, job, running_for},
         scenario_on, scenario_on_all_engines, status, until,
     },
+    hook_templates, tasks,
 };
 
 /// `config` of a job that names its engine.
@@ -159,6 +160,14 @@ async fn an_engine_that_is_removed_before_a_job_starts_is_not_waited_for(
                 .map(|name| delete_kind(&s.client, name)),
         )
         .await;
+        // What it is made of is gone with the engine, which says nothing of the hook as long as that is not certain.
+        s.create(&match engine.kind() {
+            EngineChoice::Tekton => tasks::hook("native", &["Start"], "Ignore"),
+            EngineChoice::Argo | EngineChoice::Embedded | EngineChoice::Auto => {
+                hook_templates::hook("native", &["Start"], "Ignore", "0")
+            }
+        })
+        .await;
         s.create(&job("alone", None, json!({}))).await;
         let in_doubt = format!("engine {} may just have been removed", engine.kind().as_str());
         s.until_job("alone", "says that its engine may be gone", |j| {
@@ -172,6 +181,8 @@ async fn an_engine_that_is_removed_before_a_job_starts_is_not_waited_for(
         let alone = s.until_over("alone").await;
         assert_succeeded(&alone);
         assert_eq!(has(&alone, "EngineStalled"), None);
+        let judged = count_of(&s.events_about("alone").await, "HookNotRunnable");
+        assert_eq!(judged, 1, "once it was certain");
     })
     .await;
 }

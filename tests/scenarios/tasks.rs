@@ -56,7 +56,7 @@ fn task(name: &str, attempts: &str) -> Value {
     })
 }
 
-fn hook(name: &str, events: &[&str], policy: &str) -> Value {
+pub fn hook(name: &str, events: &[&str], policy: &str) -> Value {
     json!({
         "apiVersion": "managedupgrade.appuio.io/v1beta1",
         "kind": "UpgradeJobHook",

@@ -177,7 +177,7 @@ async fn there_is_no_doubt_without_a_reason(
 /// The watch goes on all the time: it would tell nothing by itself.
 #[rstest::rstest]
 #[case::is_back(listed(&[]), 5, false, true)]
-#[case::is_gone_at_first(refused(404), 60, true, true)]
+#[case::is_gone_at_first(refused(404), 100, true, true)]
 #[case::is_gone_for_good(refused(404), 130, false, false)]
 #[tokio::test(start_paused = true)]
 async fn who_finds_no_kind_makes_its_watch_look(
