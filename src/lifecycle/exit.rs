@@ -1,23 +1,16 @@
 //! A job that has its outcome: give everything back, run the exit hooks, and let the workflow show it.
 
-use jiff::SignedDuration;
-
-use super::{RunState, draft::Draft, drive, is_protected, native, release, running, seal};
+use super::{RunState, draft::Draft, drive, is_protected, native, release, running, seal, wake};
 use crate::{
     api::{
         conditions::{reasons, types},
         upgrade_job::StepPhase,
         upgrade_job_hook::HookEvent,
     },
-    engine::{Node, NodePhase, Report, Run, StopRequest},
+    engine::{Node, NodePhase, Report, StopRequest},
     plan::{Part, Plan, PlanStep, StepAction, build},
     steps::{self, Action, Verdict},
 };
-
-/// How long a stopped workflow may take to end before its engine is made to look at it; then the same again.
-const WAKE_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// How long after the job's end that goes on: Argo looks at each workflow every 20 minutes anyway.
-const WAKE_UNTIL: SignedDuration = SignedDuration::from_mins(20);
 
 pub(super) fn decide(draft: &mut Draft<'_>) {
     let plan = draft.plan().ok().flatten();
@@ -61,8 +54,9 @@ fn end_workflow(draft: &mut Draft<'_>) {
     if run.finished {
         return;
     }
-    if run.stop.is_some() {
-        wake(draft, run);
+    let ended = draft.status.finished_at.as_ref().map(|t| t.0);
+    if let (Some(ended), true) = (ended, run.stop.is_some()) {
+        wake::after(draft, run, ended);
     }
     if run.stop == Some(StopRequest::Terminate) {
         return;
@@ -72,22 +66,6 @@ fn end_workflow(draft: &mut Draft<'_>) {
         draft.actions.push(Action::StopWorkflow);
     } else if run.suspended {
         draft.actions.push(Action::ResumeWorkflow);
-    }
-}
-
-/// A stopped workflow that does not end may have been forgotten by its engine: it is made to look, a few times.
-fn wake(draft: &mut Draft<'_>, run: &Run) {
-    let Some(ended) = draft.status.finished_at.as_ref().map(|t| t.0) else {
-        return;
-    };
-    let last = run.woken_at.map_or(ended, |woken| woken.max(ended));
-    if last.duration_since(ended) >= WAKE_UNTIL {
-        return;
-    }
-    match last.saturating_add(WAKE_AFTER) {
-        Ok(next) if draft.now() < next => draft.wake_at(next),
-        Ok(_) => draft.actions.push(Action::WakeWorkflow),
-        Err(_) => {}
     }
 }
 

@@ -31,6 +31,7 @@ mod takeover;
 #[cfg(test)]
 mod tests;
 mod ttl;
+mod wake;
 
 use std::collections::BTreeSet;
 

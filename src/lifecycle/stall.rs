@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{EngineState, RunState, attempt, draft::Draft, hook_pods};
+use super::{EngineState, RunState, attempt, draft::Draft, hook_pods, wake};
 use crate::{
     api::{
         conditions::{self, reasons, types, whole_seconds},
@@ -62,6 +62,7 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Option<String> {
     };
     let said_at = later(silence.since, patience);
     if draft.now() < said_at {
+        look_again(draft, &silence);
         draft.wake_at(said_at);
         return None;
     }
@@ -88,6 +89,7 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Option<String> {
         Some(until) => draft.wake_at(until),
         None => {}
     }
+    look_again(draft, &silence);
     let after = until.map_or_else(String::new, |until| {
         format!("; the operator goes on without it at {}", text::time(until, zone))
     });
@@ -99,6 +101,13 @@ pub(super) fn watch(draft: &mut Draft<'_>, plan: &Plan) -> Option<String> {
     }
     draft.say(message);
     Some(told)
+}
+
+/// Makes an engine look that has picked the workflow up, and may have forgotten it.
+fn look_again(draft: &mut Draft<'_>, silence: &Silence) {
+    if let (reasons::SILENT, RunState::Present { run, .. }) = (silence.reason, draft.input.run) {
+        wake::after(draft, run, silence.since);
+    }
 }
 
 /// How long the engine is waited for before anything is said, where that takes so long by default.

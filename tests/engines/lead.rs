@@ -158,6 +158,7 @@ impl Live<'_> {
             Action::CreateWorkflow => return self.create().await,
             Action::StopWorkflow => workflow.and_then(|w| self.engine.stop(w)),
             Action::EndMainPart => workflow.and_then(|w| self.engine.end_main_part(w)),
+            Action::WakeWorkflow => workflow.and_then(|w| self.engine.wake(w, Timestamp::now())),
             other => return Err(format!("no play asks its engine for this: {other}")),
         };
         if let Some(write) = write {

@@ -135,6 +135,22 @@ fn a_stopped_workflow_that_does_not_end_is_looked_at_again_for_a_while() {
     assert_eq!(woken(&bench), 0, "it has ended");
 }
 
+/// So is one that runs, before anybody is told (seen with 3.7.18 on a busy machine).
+#[test]
+fn a_workflow_that_does_not_go_on_is_looked_at_again_before_that_is_said() {
+    let mut bench = silent();
+    let woken = |bench: &Bench| bench.count(|a| matches!(a, Action::WakeWorkflow));
+    bench.settle_at(120 + MINUTE - 1);
+    assert_eq!(woken(&bench), 0, "it has time");
+    assert_eq!(bench.decide().wake_at, Some(at(120 + MINUTE)));
+    bench.settle_at(120 + MINUTE);
+    assert_eq!((woken(&bench), stalled(&bench)), (1, None));
+    bench.is_engine_away = false;
+    bench.settle_at(120 + MINUTE + 1);
+    bench.settle_at(120 + 4 * MINUTE);
+    assert_eq!((woken(&bench), stalled(&bench)), (1, None), "it was forgotten");
+}
+
 #[rstest]
 #[case::before_the_hand_over(json!({"spec": {"startBefore": at(600).to_string()}}), true, 600)]
 #[case::without_hand_over(json!({}), false, 3600)]
